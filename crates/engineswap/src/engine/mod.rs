@@ -1,0 +1,86 @@
+//! The engines, one a file, and the traits that they implement.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::file::{Alignment, File, FileLock, OpenHow};
+use crate::io::{DirEntry, EngineInfo, Metadata};
+use crate::op::{Done, Op, Purpose};
+use crate::{Error, ErrorKind, Result};
+
+pub mod posix;
+
+/// An engine: opens files, does directory operations, and hands out queues.
+pub trait Engine: Send + Sync {
+    /// What it is.
+    fn info(&self) -> EngineInfo;
+    /// See [`crate::Io::open`].
+    fn open(&self, path: &Path, how: &OpenHow) -> Result<File>;
+    /// See [`crate::Io::metadata`].
+    fn metadata(&self, path: &Path) -> Result<Option<Metadata>>;
+    /// See [`crate::Io::read_dir`].
+    fn read_dir(&self, path: &Path) -> Result<Vec<DirEntry>>;
+    /// See [`crate::Io::create_dir_all`].
+    fn create_dir_all(&self, path: &Path) -> Result<()>;
+    /// See [`crate::Io::remove_file`].
+    fn remove_file(&self, path: &Path) -> Result<()>;
+    /// See [`crate::Io::remove_dir`].
+    fn remove_dir(&self, path: &Path) -> Result<()>;
+    /// See [`crate::Io::rename`].
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+    /// See [`crate::Io::hard_link`].
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// See [`crate::Io::sync_dir`].
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// See [`crate::Io::lock_file`].
+    fn lock_file(&self, path: &Path) -> Result<FileLock>;
+    /// See [`crate::Io::queue`].
+    fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>>;
+    /// See [`crate::Io::run`].
+    fn run(&self, ops: Vec<Op>) -> Vec<Done>;
+}
+
+/// An engine's file; see [`File`] for the meaning of each call.
+#[allow(missing_docs, clippy::len_without_is_empty)]
+pub trait RawFile: Send + Sync {
+    fn read_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Result<usize>;
+    fn write_all_at(&self, buf: &[u8], offset: u64, dsync: bool, purpose: Purpose) -> Result<()>;
+    fn sync(&self, data_only: bool, purpose: Purpose) -> Result<()>;
+    fn sync_range(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()>;
+    fn allocate(&self, offset: u64, len: u64) -> Result<()>;
+    fn set_len(&self, len: u64) -> Result<()>;
+    fn len(&self) -> Result<u64>;
+    fn path(&self) -> &Path;
+    fn is_direct(&self) -> bool;
+    fn alignment(&self) -> Alignment;
+    fn map(&self, len: u64) -> Result<Box<dyn RawMap>>;
+}
+
+/// An engine's mapping.
+pub trait RawMap: Send + Sync {
+    /// The mapped bytes.
+    fn as_mut_slice(&mut self) -> &mut [u8];
+}
+
+/// An engine's queue; see [`crate::Queue`] for the meaning of each call.
+#[allow(missing_docs)]
+pub trait RawQueue {
+    #[allow(clippy::result_large_err)]
+    fn push(&mut self, op: Op) -> std::result::Result<(), Op>;
+    fn submit(&mut self) -> Result<()>;
+    fn wait(&mut self, min: usize) -> Result<()>;
+    fn pop(&mut self) -> Option<Done>;
+    fn in_flight(&self) -> usize;
+}
+
+/// Opens the engine that `uri` names.
+pub fn open(uri: &str) -> Result<Arc<dyn Engine>> {
+    match uri {
+        "" | "auto" | "posix" | "libaio" | "io_uring" => Ok(Arc::new(posix::Posix::new())),
+        _ => Err(Error::new(
+            ErrorKind::InvalidInput,
+            "open engine",
+            format!("unknown engine '{uri}'; valid: auto, posix, libaio, io_uring"),
+        )),
+    }
+}

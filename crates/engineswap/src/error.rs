@@ -1,0 +1,140 @@
+//! I/O errors that say what was tried, where, and what the kernel answered.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Result of an I/O call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What kind of failure it was, for callers that act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The path does not exist.
+    NotFound,
+    /// The path exists already.
+    AlreadyExists,
+    /// Permission denied, or a read-only file system.
+    PermissionDenied,
+    /// No space, quota or file size left.
+    NoSpace,
+    /// Another process holds the lock.
+    Locked,
+    /// The file ended before the bytes asked for.
+    UnexpectedEof,
+    /// The engine or an option of it cannot be had here.
+    Unsupported,
+    /// A URI or an argument is wrong.
+    InvalidInput,
+    /// An earlier operation of an ordered chain failed, so this one was not done.
+    Canceled,
+    /// An earlier fsync of this file failed; its state is unknown for good.
+    SyncFailed,
+    /// Anything else that the kernel reports.
+    Io,
+}
+
+/// An I/O failure.
+#[derive(Clone, Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    op: &'static str,
+    path: Option<PathBuf>,
+    range: Option<(u64, u64)>,
+    errno: Option<i32>,
+    detail: Option<String>,
+}
+
+impl Error {
+    /// From an errno of the kernel.
+    pub fn from_errno(op: &'static str, errno: i32) -> Error {
+        let kind = match errno {
+            libc::ENOENT => ErrorKind::NotFound,
+            libc::EEXIST | libc::ENOTEMPTY => ErrorKind::AlreadyExists,
+            libc::EACCES | libc::EPERM | libc::EROFS => ErrorKind::PermissionDenied,
+            libc::ENOSPC | libc::EDQUOT | libc::EFBIG => ErrorKind::NoSpace,
+            libc::ECANCELED => ErrorKind::Canceled,
+            libc::ENOSYS | libc::EOPNOTSUPP => ErrorKind::Unsupported,
+            _ => ErrorKind::Io,
+        };
+        Error { kind, op, path: None, range: None, errno: Some(errno), detail: None }
+    }
+
+    /// From the calling thread's last `errno`.
+    pub fn last_os(op: &'static str) -> Error {
+        Error::from_errno(op, std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+
+    /// From an error of the standard library.
+    pub fn from_std(op: &'static str, e: &std::io::Error) -> Error {
+        match e.raw_os_error() {
+            Some(n) => Error::from_errno(op, n),
+            None => Error::new(ErrorKind::Io, op, e.to_string()),
+        }
+    }
+
+    /// With a kind and a detail, no errno.
+    pub fn new(kind: ErrorKind, op: &'static str, detail: impl Into<String>) -> Error {
+        Error { kind, op, path: None, range: None, errno: None, detail: Some(detail.into()) }
+    }
+
+    /// Adds the path.
+    pub fn at(mut self, path: &Path) -> Error {
+        self.path = Some(path.to_path_buf());
+        self
+    }
+
+    /// Adds the byte range (offset and length).
+    pub fn range(mut self, offset: u64, len: u64) -> Error {
+        self.range = Some((offset, len));
+        self
+    }
+
+    /// Adds or replaces the detail, for example the remedy.
+    pub fn detail(mut self, detail: impl Into<String>) -> Error {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// What kind of failure it was.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The same error under another kind.
+    pub fn with_kind(mut self, kind: ErrorKind) -> Error {
+        self.kind = kind;
+        self
+    }
+
+    /// The kernel's errno, where there was one.
+    pub fn errno(&self) -> Option<i32> {
+        self.errno
+    }
+
+    /// The path, where known.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.op)?;
+        if let Some(p) = &self.path {
+            write!(f, " {}", p.display())?;
+        }
+        if let Some((o, l)) = self.range {
+            write!(f, " at offset {o}, length {l}")?;
+        }
+        if let Some(n) = self.errno {
+            write!(f, ": {}", std::io::Error::from_raw_os_error(n))?;
+        }
+        if let Some(d) = &self.detail {
+            write!(f, ": {d}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,158 @@
+//! [`Io`]: the handle through which everything is opened, and [`Queue`], the way to overlap.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::Result;
+use crate::engine::{self, Engine, RawQueue};
+use crate::file::{File, FileLock, OpenHow};
+use crate::op::{Done, Op};
+
+/// An I/O engine. Cheap to clone, shared by all threads.
+#[derive(Clone)]
+pub struct Io {
+    engine: Arc<dyn Engine>,
+}
+
+/// What an engine turned out to be.
+#[derive(Clone, Debug)]
+pub struct EngineInfo {
+    /// `posix`, `libaio`, `io_uring`, ...
+    pub name: &'static str,
+    /// The URI that would choose exactly this engine again.
+    pub uri: String,
+    /// Why this engine was chosen (the probing of `auto`), a line each.
+    pub reasons: Vec<String>,
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    /// The file name.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// What is known of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Metadata {
+    /// Bytes.
+    pub len: u64,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+impl Io {
+    /// Opens the engine that `uri` names. `auto` or an empty string: the environment variable `ENGINESWAP`
+    /// if set, else the best engine that works here.
+    pub fn from_uri(uri: &str) -> Result<Io> {
+        Ok(Io { engine: engine::open(uri)? })
+    }
+
+    /// An engine made by the caller.
+    pub fn from_engine(engine: Arc<dyn Engine>) -> Io {
+        Io { engine }
+    }
+
+    /// What this engine is and why it was chosen.
+    pub fn info(&self) -> EngineInfo {
+        self.engine.info()
+    }
+
+    /// Opens a file.
+    pub fn open(&self, path: &Path, how: &OpenHow) -> Result<File> {
+        self.engine.open(path, how)
+    }
+
+    /// Size and type, or `None` if there is no such path.
+    pub fn metadata(&self, path: &Path) -> Result<Option<Metadata>> {
+        self.engine.metadata(path)
+    }
+
+    /// The entries of a directory, in no order.
+    pub fn read_dir(&self, path: &Path) -> Result<Vec<DirEntry>> {
+        self.engine.read_dir(path)
+    }
+
+    /// Makes a directory and its missing parents.
+    pub fn create_dir_all(&self, path: &Path) -> Result<()> {
+        self.engine.create_dir_all(path)
+    }
+
+    /// Removes a file.
+    pub fn remove_file(&self, path: &Path) -> Result<()> {
+        self.engine.remove_file(path)
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_dir(&self, path: &Path) -> Result<()> {
+        self.engine.remove_dir(path)
+    }
+
+    /// Renames; replaces the target.
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.engine.rename(from, to)
+    }
+
+    /// Makes a second name for a file.
+    pub fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        self.engine.hard_link(from, to)
+    }
+
+    /// Makes the directory's entries durable.
+    pub fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.engine.sync_dir(path)
+    }
+
+    /// Takes an exclusive lock on a file, made if missing; [`crate::ErrorKind::Locked`] if another holder has it.
+    pub fn lock_file(&self, path: &Path) -> Result<FileLock> {
+        self.engine.lock_file(path)
+    }
+
+    /// A queue for the calling thread, for at most `depth` operations in flight.
+    pub fn queue(&self, depth: u32) -> Result<Queue> {
+        Ok(Queue { raw: self.engine.queue(depth)? })
+    }
+
+    /// Runs all operations together on the calling thread's own queue and waits for all of them. The results
+    /// are in the order of the operations; `user` is left as it was.
+    pub fn run(&self, ops: Vec<Op>) -> Vec<Done> {
+        self.engine.run(ops)
+    }
+}
+
+/// A queue of operations in flight. It belongs to the thread that made it.
+pub struct Queue {
+    raw: Box<dyn RawQueue>,
+}
+
+impl Queue {
+    /// Adds an operation; it starts at the next [`Queue::submit`] or [`Queue::wait`]. Gives the operation
+    /// back when the queue is full: take completions first.
+    // The operation comes back whole by design: its buffer is the caller's.
+    #[allow(clippy::result_large_err)]
+    pub fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
+        self.raw.push(op)
+    }
+
+    /// Starts what was pushed.
+    pub fn submit(&mut self) -> Result<()> {
+        self.raw.submit()
+    }
+
+    /// Submits, then waits until at least `min` completions can be taken (fewer if fewer are in flight).
+    pub fn wait(&mut self, min: usize) -> Result<()> {
+        self.raw.wait(min)
+    }
+
+    /// Takes a completion, without waiting.
+    pub fn pop(&mut self) -> Option<Done> {
+        self.raw.pop()
+    }
+
+    /// Operations pushed whose completion has not been taken.
+    pub fn in_flight(&self) -> usize {
+        self.raw.in_flight()
+    }
+}

@@ -1,0 +1,63 @@
+//! A heap buffer aligned for O_DIRECT.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// A zeroed heap buffer whose address and capacity are multiples of 4096.
+pub struct AlignedBuf {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the buffer is owned memory without interior sharing; moving or sharing it between threads is like
+// moving or sharing a Box<[u8]>.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: as above; `&AlignedBuf` gives only `&[u8]`.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    /// Alignment of address and length in bytes.
+    pub const ALIGN: usize = 4096;
+
+    /// A zeroed buffer of `len` bytes, rounded up to a multiple of 4096 (and at least that).
+    pub fn zeroed(len: usize) -> AlignedBuf {
+        let len = len.max(1).next_multiple_of(Self::ALIGN);
+        let layout = Self::layout(len);
+        // SAFETY: the layout has a size above zero.
+        let raw = unsafe { alloc_zeroed(layout) };
+        let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
+        AlignedBuf { ptr, len }
+    }
+
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len, Self::ALIGN).unwrap_or_else(|_| panic!("a buffer of {len} bytes"))
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `zeroed` with the same layout, freed once.
+        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) }
+    }
+}
+
+impl std::ops::Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` initialised bytes owned by self.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl std::ops::DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `len` initialised bytes owned by self, borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl std::fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AlignedBuf({} bytes)", self.len)
+    }
+}

@@ -1,0 +1,126 @@
+//! Operations, their buffers, and their completions.
+
+use crate::file::File;
+use crate::mem::{AlignedBuf, FreeFrame};
+use crate::{Error, Result};
+
+/// What an operation is for: an opaque tag that the statistics are kept by. engineswap gives it no meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Purpose(pub u8);
+
+impl Purpose {
+    /// Purposes run from 0 to `COUNT - 1`; larger tags are counted in the last.
+    pub const COUNT: usize = 16;
+}
+
+/// The buffer that an operation owns until its completion.
+#[derive(Debug, Default)]
+pub enum Buf {
+    /// No buffer (syncs, allocations).
+    #[default]
+    None,
+    /// An aligned buffer of its own.
+    Aligned(AlignedBuf),
+    /// One cache frame to be filled.
+    Frame(FreeFrame),
+    /// Consecutive bytes of the file into several frames (one vectored operation).
+    Frames(Vec<FreeFrame>),
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpKind {
+    /// Read `len` bytes at `offset`. Ends early only at the end of the file.
+    Read,
+    /// Write `len` bytes at `offset`; with `dsync`, durable at completion (RWF_DSYNC).
+    Write {
+        /// Durable at completion.
+        dsync: bool,
+    },
+    /// fsync.
+    SyncAll,
+    /// fdatasync.
+    SyncData,
+    /// sync_file_range over `len` bytes at `offset`: starts write-back and waits for it; not durable by itself.
+    SyncRange,
+    /// fallocate `len` bytes at `offset`, growing the file.
+    Allocate,
+}
+
+/// One operation. `user` comes back in its [`Done`].
+#[derive(Debug)]
+pub struct Op {
+    /// What to do.
+    pub kind: OpKind,
+    /// On which file.
+    pub file: File,
+    /// Byte offset in the file.
+    pub offset: u64,
+    /// Bytes of the buffer to transfer, from its start; or the length of the range.
+    pub len: u64,
+    /// The buffer.
+    pub buf: Buf,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The caller's tag.
+    pub user: u64,
+    /// The next operation pushed starts only when this one has fully succeeded; else it is canceled.
+    pub chain: bool,
+}
+
+impl Op {
+    /// A read of `len` bytes at `offset` into `buf`.
+    pub fn read(file: &File, offset: u64, len: u64, buf: Buf, purpose: Purpose) -> Op {
+        Op { kind: OpKind::Read, file: file.clone(), offset, len, buf, purpose, user: 0, chain: false }
+    }
+
+    /// A write of the first `len` bytes of `buf` at `offset`.
+    pub fn write(file: &File, offset: u64, len: u64, buf: Buf, purpose: Purpose) -> Op {
+        let kind = OpKind::Write { dsync: false };
+        Op { kind, file: file.clone(), offset, len, buf, purpose, user: 0, chain: false }
+    }
+
+    /// An fdatasync.
+    pub fn sync_data(file: &File, purpose: Purpose) -> Op {
+        let kind = OpKind::SyncData;
+        Op { kind, file: file.clone(), offset: 0, len: 0, buf: Buf::None, purpose, user: 0, chain: false }
+    }
+
+    /// The same with the caller's tag.
+    pub fn user(mut self, user: u64) -> Op {
+        self.user = user;
+        self
+    }
+
+    /// The same, ordered before the operation pushed next.
+    pub fn then(mut self) -> Op {
+        self.chain = true;
+        self
+    }
+}
+
+/// A completed operation: the bytes transferred or the error, and its buffer back.
+#[derive(Debug)]
+pub struct Done {
+    /// The tag of the [`Op`].
+    pub user: u64,
+    /// Bytes transferred (0 for syncs). A read is short only at the end of the file; a write never is.
+    pub result: Result<u64>,
+    /// The buffer.
+    pub buf: Buf,
+}
+
+impl Done {
+    /// The buffer if all `len` bytes came, an error otherwise.
+    pub fn full(self, len: u64, op: &'static str) -> Result<Buf> {
+        match self.result {
+            Ok(n) if n == len => Ok(self.buf),
+            Ok(n) => Err(Error::new(
+                crate::ErrorKind::UnexpectedEof,
+                op,
+                format!("{n} of {len} bytes: the file ends early"),
+            )),
+            Err(e) => Err(e),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Time, threads and randomness: the store takes them from an [`Env`], so that a simulator can hold them all.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Waits for a thread made by [`Env::spawn`].
+pub type Join = Box<dyn FnOnce() + Send>;
+
+/// Time, threads and randomness.
+pub trait Env: Send + Sync {
+    /// Monotonic time since some fixed moment.
+    fn now(&self) -> Duration;
+    /// Blocks the calling thread.
+    fn sleep(&self, d: Duration);
+    /// Starts a thread, at lower priority than foreground threads if `background`.
+    fn spawn(&self, name: &str, background: bool, f: Box<dyn FnOnce() + Send>) -> std::io::Result<Join>;
+    /// A random number.
+    fn random(&self) -> u64;
+}
+
+/// The machine's own time, threads and randomness.
+pub struct SystemEnv {
+    start: Instant,
+}
+
+impl SystemEnv {
+    /// The environment of a store outside of simulations.
+    pub fn shared() -> Arc<dyn Env> {
+        Arc::new(SystemEnv { start: Instant::now() })
+    }
+}
+
+impl Env for SystemEnv {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn sleep(&self, d: Duration) {
+        std::thread::sleep(d);
+    }
+
+    fn spawn(&self, name: &str, background: bool, f: Box<dyn FnOnce() + Send>) -> std::io::Result<Join> {
+        let run = move || {
+            if background {
+                engineswap::lower_thread_priority();
+            }
+            f();
+        };
+        let handle = std::thread::Builder::new().name(name.into()).spawn(run)?;
+        Ok(Box::new(move || {
+            // A panic of the thread has been printed by the panic hook; joining only waits.
+            let _ = handle.join();
+        }))
+    }
+
+    fn random(&self) -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        std::collections::hash_map::RandomState::new().build_hasher().finish()
+    }
+}

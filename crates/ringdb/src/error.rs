@@ -1,0 +1,101 @@
+//! Errors, grouped by what the caller does next.
+
+use std::path::PathBuf;
+
+/// Result of a store's call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What the caller can do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Passing trouble (the lock is held, no space): mend the cause and call again.
+    Retry,
+    /// The store has stopped writing, or the I/O layer fails: reopen after the cause is mended.
+    Stop,
+    /// Bytes on disk are wrong: see `ringdb verify`.
+    Repair,
+    /// The call is wrong: an argument, a path, an option.
+    FixCall,
+}
+
+/// Why a call failed. [`Error::kind`] says what to do about it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The I/O layer reports a failure.
+    #[error("{0}")]
+    Io(#[from] engineswap::Error),
+    /// Bytes on disk are not what was written.
+    #[error("corrupt data in {}{}: {detail}", path.display(), offset.map(|o| format!(" at offset {o}")).unwrap_or_default())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: Option<u64>,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The store has stopped accepting writes after an I/O failure.
+    #[error("the store has stopped writing: {0}; reads go on; reopen it when the cause is mended")]
+    Stopped(String),
+    /// Another process has the store open.
+    #[error("{} is open in another process (its LOCK file is held); close it there, or open read-only", .0.display())]
+    Locked(PathBuf),
+    /// There is no store, and none was to be created.
+    #[error("no store in {}: {detail}", path.display())]
+    NoStore {
+        /// The directory.
+        path: PathBuf,
+        /// What is there instead.
+        detail: String,
+    },
+    /// The store was written by a newer version of this library.
+    #[error("{} has format version {found}; this version of ringdb reads up to {newest}: use a newer ringdb", path.display())]
+    NewerFormat {
+        /// The file that says so.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest known here.
+        newest: u32,
+    },
+    /// A wrong argument.
+    #[error("{0}")]
+    Invalid(String),
+    /// Writing to a store opened read-only.
+    #[error("the store was opened read-only")]
+    ReadOnly,
+    /// The keyspace was dropped.
+    #[error("keyspace '{0}' was dropped")]
+    KeyspaceDropped(String),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl Error {
+    /// What the caller can do about it.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Io(e) => match e.kind() {
+                engineswap::ErrorKind::NoSpace | engineswap::ErrorKind::Locked => ErrorKind::Retry,
+                engineswap::ErrorKind::UnexpectedEof => ErrorKind::Repair,
+                engineswap::ErrorKind::NotFound
+                | engineswap::ErrorKind::AlreadyExists
+                | engineswap::ErrorKind::PermissionDenied
+                | engineswap::ErrorKind::Unsupported
+                | engineswap::ErrorKind::InvalidInput => ErrorKind::FixCall,
+                _ => ErrorKind::Stop,
+            },
+            Error::Corrupt { .. } => ErrorKind::Repair,
+            Error::Stopped(_) | Error::Closed => ErrorKind::Stop,
+            Error::Locked(_) => ErrorKind::Retry,
+            _ => ErrorKind::FixCall,
+        }
+    }
+
+    pub(crate) fn corrupt(path: &std::path::Path, offset: Option<u64>, detail: impl Into<String>) -> Error {
+        Error::Corrupt { path: path.to_path_buf(), offset, detail: detail.into() }
+    }
+}

@@ -1,0 +1,24 @@
+//! An embedded, ordered, persistent key-value store for Linux that keeps a fast SSD busy.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod bounds;
+mod db;
+mod env;
+mod error;
+#[allow(dead_code)]
+mod key;
+mod options;
+mod stats;
+mod value;
+
+pub use batch::WriteBatch;
+pub use bounds::KeyRange;
+pub use db::{Db, Iter, Keyspace, Snapshot};
+pub use engineswap;
+pub use env::{Env, SystemEnv};
+pub use error::{Error, ErrorKind, Result};
+pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use options::{Compression, Durability, Options, ReadOptions, WriteOptions};
+pub use stats::{LevelStats, Stats, VerifyProblem, VerifyReport};
+pub use value::Value;

@@ -1,0 +1,153 @@
+//! [`Value`]: bytes that a read returns.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+
+/// Bytes that a read returns: a key or a value. Dereferences to `[u8]`. Short ones are kept inline.
+#[derive(Clone)]
+pub struct Value(Repr);
+
+/// Longest byte string that is kept inline.
+const INLINE: usize = 30;
+
+#[derive(Clone)]
+enum Repr {
+    Inline(u8, [u8; INLINE]),
+    Heap(Box<[u8]>),
+}
+
+impl Value {
+    /// Copies `bytes`.
+    #[inline]
+    pub fn copy_from(bytes: &[u8]) -> Value {
+        if bytes.len() <= INLINE {
+            let mut a = [0; INLINE];
+            a[..bytes.len()].copy_from_slice(bytes);
+            Value(Repr::Inline(bytes.len() as u8, a))
+        } else {
+            Value(Repr::Heap(bytes.into()))
+        }
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline(n, a) => &a[..*n as usize],
+            Repr::Heap(b) => b,
+        }
+    }
+
+    /// The bytes as an owned vector.
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.0 {
+            Repr::Inline(n, a) => a[..n as usize].to_vec(),
+            Repr::Heap(b) => b.into_vec(),
+        }
+    }
+}
+
+impl Default for Value {
+    fn default() -> Value {
+        Value::copy_from(&[])
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Borrow<[u8]> for Value {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.escape_ascii())
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(v: Vec<u8>) -> Value {
+        if v.len() <= INLINE { Value::copy_from(&v) } else { Value(Repr::Heap(v.into_boxed_slice())) }
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(v: &[u8]) -> Value {
+        Value::copy_from(v)
+    }
+}
+
+impl From<Value> for Vec<u8> {
+    fn from(v: Value) -> Vec<u8> {
+        v.into_vec()
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, o: &Value) -> bool {
+        self.as_slice() == o.as_slice()
+    }
+}
+impl Eq for Value {}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, o: &Value) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(o))
+    }
+}
+impl Ord for Value {
+    fn cmp(&self, o: &Value) -> std::cmp::Ordering {
+        self.as_slice().cmp(o.as_slice())
+    }
+}
+
+impl std::hash::Hash for Value {
+    fn hash<H: std::hash::Hasher>(&self, h: &mut H) {
+        self.as_slice().hash(h);
+    }
+}
+
+macro_rules! eq_with {
+    ($($t:ty $(, $n:ident)?);*) => {$(
+        impl$(<const $n: usize>)? PartialEq<$t> for Value {
+            fn eq(&self, o: &$t) -> bool { self.as_slice() == &o[..] }
+        }
+        impl$(<const $n: usize>)? PartialEq<Value> for $t {
+            fn eq(&self, o: &Value) -> bool { &self[..] == o.as_slice() }
+        }
+    )*};
+}
+eq_with!([u8]; &[u8]; Vec<u8>; [u8; N], N; &[u8; N], N);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inline_and_heap_read_back() {
+        for n in [0, 1, INLINE, INLINE + 1, 5000] {
+            let v: Vec<u8> = (0..n).map(|i| i as u8).collect();
+            let x = Value::copy_from(&v);
+            assert_eq!(x, v);
+            assert_eq!(x.clone().into_vec(), v);
+            assert_eq!(Value::from(v.clone()), x);
+        }
+        assert_eq!(Value::copy_from(b"abc"), b"abc");
+        assert_eq!(format!("{:?}", Value::copy_from(b"a\x00")), "b\"a\\x00\"");
+    }
+}

@@ -1,0 +1,1 @@
+//! The repository's own rules, as a test: see `tests/`.
