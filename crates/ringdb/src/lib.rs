@@ -3,6 +3,8 @@
 
 mod batch;
 mod bounds;
+#[allow(dead_code)]
+mod cursor;
 mod db;
 mod env;
 mod error;
