@@ -1,0 +1,46 @@
+# The commands of this repository. `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+CARGO ?= cargo
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+.PHONY: build
+build: ## Build the `ringdb` command in release mode
+	$(CARGO) build --release --locked -p ringdb-cli
+
+.PHONY: demo
+demo: build ## Build, then index this machine's files and read them back on every engine
+	target/release/ringdb demo $(DEMO_ARGS)
+
+.PHONY: deps
+deps: ## Install the Debian packages that the tests use (or name them)
+	@tools/install-packages
+
+.PHONY: test
+test: deps ## Install what is missing, then run the whole test suite
+	$(CARGO) test --workspace --locked --no-fail-fast
+
+.PHONY: lint
+lint: ## Formatting, clippy with warnings as errors, documentation, the repository's own rules
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+	$(CARGO) test -p tidy --locked --quiet
+
+.PHONY: bench
+bench: build ## Run the standard workloads on a store of moderate size (BENCH_ARGS adds options)
+	target/release/ringdb bench --num 1000000 \
+	  --workloads fillseq,fillrandom,readrandom,multireadrandom,seekrandom,readseq,readwhilewriting,fillsync $(BENCH_ARGS)
+
+.PHONY: kill-rounds
+kill-rounds: ## Kill a writing process 500 times on each engine and check what survives
+	RINGDB_KILL_ROUNDS=500 $(CARGO) test --release --locked -p ringdb --test kill -- --nocapture
+
+.PHONY: clean
+clean: ## Remove what the builds made
+	$(CARGO) clean
