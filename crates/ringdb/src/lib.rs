@@ -11,6 +11,8 @@ mod error;
 #[allow(dead_code)]
 mod key;
 mod options;
+#[allow(dead_code)]
+mod purpose;
 mod stats;
 mod value;
 
