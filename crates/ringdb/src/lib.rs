@@ -10,6 +10,8 @@ mod env;
 mod error;
 #[allow(dead_code)]
 mod key;
+#[allow(dead_code)]
+mod merge;
 mod options;
 #[allow(dead_code)]
 mod purpose;
