@@ -1,0 +1,180 @@
+//! Bytes of the on-disk formats: variable-length integers, a reader that cannot run over, and CRC-32C.
+//!
+//! Every reader takes what it needs from the front and returns `None` when there is too little of it, so a
+//! decoder never indexes by a length it has not checked.
+
+/// Longest encoding of a `u64`.
+pub(crate) const MAX_VARINT_BYTES: usize = 10;
+
+/// Appends `v`, seven bits a byte, low bits first; the high bit says that more follow.
+#[inline]
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut v: u64) {
+    while v >= 0x80 {
+        out.push(v as u8 | 0x80);
+        v >>= 7;
+    }
+    out.push(v as u8);
+}
+
+/// Bytes that [`put_varint`] appends for `v`.
+#[inline]
+pub(crate) fn varint_len(v: u64) -> usize {
+    (70 - (v | 1).leading_zeros() as usize) / 7
+}
+
+/// The integer at the front of `bytes` and what follows it. `None` if it is cut off or above `u64::MAX`.
+#[inline]
+pub(crate) fn get_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    match bytes {
+        [a, rest @ ..] if *a < 0x80 => Some((*a as u64, rest)),
+        [a, b, rest @ ..] if *b < 0x80 => Some(((*a & 0x7F) as u64 | (*b as u64) << 7, rest)),
+        _ => get_long_varint(bytes),
+    }
+}
+
+fn get_long_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut v = 0;
+    for (i, &b) in bytes.iter().take(MAX_VARINT_BYTES).enumerate() {
+        if i == MAX_VARINT_BYTES - 1 && b > 1 {
+            return None;
+        }
+        v |= ((b & 0x7F) as u64) << (7 * i);
+        if b < 0x80 {
+            return Some((v, &bytes[i + 1..]));
+        }
+    }
+    None
+}
+
+/// Appends the length of `bytes` as a varint, then `bytes`.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Takes fields from the front of a byte string; each call is `None` when too little is left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    /// What is left.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next `n` bytes.
+    #[inline]
+    pub fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (a, b) = self.rest.split_at_checked(n)?;
+        self.rest = b;
+        Some(a)
+    }
+
+    #[inline]
+    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (a, b) = self.rest.split_first_chunk::<N>()?;
+        self.rest = b;
+        Some(*a)
+    }
+
+    pub fn u8(&mut self) -> Option<u8> {
+        self.chunk::<1>().map(|a| a[0])
+    }
+
+    /// Little endian, as all fixed-width integers of the formats.
+    pub fn u16(&mut self) -> Option<u16> {
+        self.chunk().map(u16::from_le_bytes)
+    }
+
+    pub fn u32(&mut self) -> Option<u32> {
+        self.chunk().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Option<u64> {
+        self.chunk().map(u64::from_le_bytes)
+    }
+
+    pub fn varint(&mut self) -> Option<u64> {
+        let (v, rest) = get_varint(self.rest)?;
+        self.rest = rest;
+        Some(v)
+    }
+
+    /// A byte string written by [`put_bytes`].
+    pub fn bytes(&mut self) -> Option<&'a [u8]> {
+        let n = self.varint()?;
+        self.take(usize::try_from(n).ok()?)
+    }
+}
+
+/// CRC-32C of `bytes` continuing from `seed`: `crc32c(crc32c(0, a), b)` is the CRC-32C of `a` and `b` together.
+#[inline]
+pub(crate) fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
+    let mut d = crc_fast::Digest::new_with_init_state(crc_fast::CrcAlgorithm::Crc32Iscsi, !seed as u64);
+    d.update(bytes);
+    d.finalize() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc32c_has_the_published_check_value_and_continues() {
+        assert_eq!(crc32c(0, b"123456789"), 0xE306_9283);
+        assert_eq!(crc32c(crc32c(0, b"1234"), b"56789"), 0xE306_9283);
+        assert_eq!(crc32c(0, b""), 0);
+        assert_eq!(crc32c(7, b""), 7);
+    }
+
+    #[test]
+    fn varints_read_back_and_their_lengths_are_known() {
+        let mut values = vec![0, u64::MAX];
+        for bit in 0..64 {
+            values.extend([(1 << bit) - 1, 1 << bit, (1 << bit) + 1]);
+        }
+        for v in values {
+            let mut b = vec![];
+            put_varint(&mut b, v);
+            assert_eq!(b.len(), varint_len(v), "{v}");
+            for cut in 0..b.len() {
+                assert_eq!(get_varint(&b[..cut]), None, "{v} cut to {cut}");
+            }
+            b.push(0xAA);
+            assert_eq!(get_varint(&b), Some((v, &[0xAA][..])));
+        }
+    }
+
+    #[test]
+    fn overlong_varints_are_refused() {
+        assert_eq!(get_varint(&[0xFF; 20]), None);
+        let mut b = [0xFF; 10];
+        b[9] = 2;
+        assert_eq!(get_varint(&b), None);
+        b[9] = 1;
+        assert_eq!(get_varint(&b), Some((u64::MAX, &[][..])));
+    }
+
+    #[test]
+    fn the_reader_stops_at_the_end() {
+        let mut b = vec![1, 2, 0, 3, 0, 0, 0];
+        put_bytes(&mut b, b"xyz");
+        b.extend_from_slice(&[200, 1, 9]);
+        let mut r = Reader::new(&b);
+        assert_eq!((r.u8(), r.u16(), r.u32()), (Some(1), Some(2), Some(3)));
+        assert_eq!(r.bytes(), Some(&b"xyz"[..]));
+        assert_eq!(r.u64(), None);
+        assert_eq!(r.bytes(), None);
+        assert_eq!(r.rest(), &[9]);
+    }
+}
