@@ -43,3 +43,29 @@ impl<K: AsRef<[u8]>> KeyRange for (Bound<K>, Bound<K>) {
         (self.0.as_ref().map(AsRef::as_ref), self.1.as_ref().map(AsRef::as_ref))
     }
 }
+
+/// The range of the keys that begin with `prefix`: up to the smallest string above all of them, if there is one.
+pub(crate) fn of_prefix(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xFF {
+            end.push(last + 1);
+            return (Bound::Included(prefix.to_vec()), Bound::Excluded(end));
+        }
+    }
+    (Bound::Included(prefix.to_vec()), Bound::Unbounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_its_successor() {
+        let end = |p: &[u8]| of_prefix(p).1;
+        assert_eq!(end(b"ab"), Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(end(b"a\xFF\xFF"), Bound::Excluded(b"b".to_vec()));
+        assert_eq!(end(b"\xFF"), Bound::Unbounded);
+        assert_eq!(end(b""), Bound::Unbounded);
+    }
+}

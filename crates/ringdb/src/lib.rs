@@ -18,6 +18,7 @@ mod options;
 #[allow(dead_code)]
 mod purpose;
 mod stats;
+mod sync;
 mod value;
 
 pub use batch::WriteBatch;

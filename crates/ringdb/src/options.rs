@@ -157,3 +157,82 @@ impl ReadOptions {
         self
     }
 }
+
+impl Options {
+    /// Checks every setting; says which is wrong and what is allowed.
+    pub(crate) fn validate(&self) -> crate::Result<()> {
+        let wrong = |what: String| Err(crate::Error::Invalid(what));
+        if self.cache_bytes < MIN_CACHE_BYTES {
+            return wrong(format!("cache_bytes is {}: at least {MIN_CACHE_BYTES} (1 MiB)", self.cache_bytes));
+        }
+        if !(MIN_MEMTABLE_BYTES..=MAX_MEMTABLE_BYTES).contains(&self.memtable_bytes) {
+            return wrong(format!(
+                "memtable_bytes is {}: from {MIN_MEMTABLE_BYTES} (64 KiB) to {MAX_MEMTABLE_BYTES} (16 GiB)",
+                self.memtable_bytes
+            ));
+        }
+        if !self.block_bytes.is_power_of_two() || !(4096..=65536).contains(&self.block_bytes) {
+            return wrong(format!(
+                "block_bytes is {}: a power of two from 4096 (4 KiB) to 65536 (64 KiB)",
+                self.block_bytes
+            ));
+        }
+        if self.filter_bits_per_key > MAX_FILTER_BITS {
+            return wrong(format!(
+                "filter_bits_per_key is {}: at most {MAX_FILTER_BITS}, 0 for no filters",
+                self.filter_bits_per_key
+            ));
+        }
+        if self.background_threads > MAX_BACKGROUND_THREADS {
+            return wrong(format!(
+                "background_threads is {}: at most {MAX_BACKGROUND_THREADS}, 0 to choose",
+                self.background_threads
+            ));
+        }
+        Ok(())
+    }
+
+    /// Bytes at which a memtable is switched: at most a quarter of the budget.
+    pub(crate) fn memtable_limit(&self) -> u64 {
+        self.memtable_bytes.min((self.cache_bytes / 4).max(MIN_MEMTABLE_BYTES))
+    }
+
+    /// Background threads: as set, or the number of cores, at most 4, at least 2 (one may flush while the other
+    /// compacts).
+    pub(crate) fn threads(&self) -> usize {
+        match self.background_threads {
+            0 => std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 4),
+            n => n,
+        }
+    }
+}
+
+const MIN_CACHE_BYTES: u64 = 1 << 20;
+const MIN_MEMTABLE_BYTES: u64 = 64 << 10;
+const MAX_MEMTABLE_BYTES: u64 = 16 << 30;
+const MAX_FILTER_BITS: u32 = 64;
+const MAX_BACKGROUND_THREADS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_settings_are_named_with_what_is_allowed() {
+        let d = Options::default;
+        for (o, what) in [
+            (d().with_cache_bytes(5), "cache_bytes is 5"),
+            (d().with_memtable_bytes(1), "memtable_bytes is 1"),
+            (d().with_block_bytes(5000), "block_bytes is 5000: a power of two"),
+            (d().with_block_bytes(1 << 20), "block_bytes"),
+            (d().with_filter_bits_per_key(1000), "filter_bits_per_key is 1000"),
+            (d().with_background_threads(1000), "background_threads is 1000"),
+        ] {
+            let e = o.validate().unwrap_err();
+            assert_eq!(e.kind(), crate::ErrorKind::FixCall);
+            assert!(e.to_string().contains(what), "{e}");
+        }
+        assert!(d().validate().is_ok());
+        assert_eq!(d().with_cache_bytes(8 << 20).memtable_limit(), 2 << 20);
+    }
+}

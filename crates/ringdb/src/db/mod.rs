@@ -1,89 +1,242 @@
-//! [`Db`]: the store (placeholder bodies; the real modules replace them).
-#![allow(unused_variables, clippy::unimplemented)]
+//! [`Db`]: the store, and the handles that share its calls: [`Keyspace`] and [`Snapshot`].
+//!
+//! A [`Db`] is a counted handle to one [`Core`]. Background threads and iterators know the core only, so that
+//! dropping the last `Db`, `Keyspace` or `Snapshot` ends the store. The core's parts, one a file:
+//! opening and recovery (`open`), commits (`write`), reads (`view`, `get`, `multi_get`, `iter`), the tree and its
+//! manifest (`tree`), flush and compaction threads (`background`), and the calls that look at all of it.
 
+use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::{KeyRange, Options, ReadOptions, Result, Stats, Value, VerifyReport, WriteBatch, WriteOptions};
+use crate::env::Join;
+use crate::key::{Kind, Prefix, Seq};
+use crate::sync::{Mutex, lock};
+use crate::{
+    Env, Error, KeyRange, Options, ReadOptions, Result, Stats, Value, VerifyReport, WriteBatch, WriteOptions,
+};
 
-/// An open store. Cheap to clone, shared by all threads. Closed when the last clone is dropped.
+#[allow(dead_code)]
+mod core;
+mod get;
+#[allow(dead_code)]
+mod health;
+mod iter;
+#[allow(dead_code)]
+mod keyspace;
+mod multi_get;
+#[allow(dead_code)]
+mod snapshot;
+
+pub(crate) use self::core::Core;
+pub use iter::Iter;
+pub(crate) use keyspace::KeyspaceState;
+pub(crate) use snapshot::Registered;
+
+/// An open store. Cheap to clone, shared by all threads. Closed when the last clone, keyspace and snapshot of
+/// it is dropped; what the log holds survives that without a flush.
 #[derive(Clone)]
-pub struct Db {}
+pub struct Db {
+    handle: Arc<Handle>,
+}
 
-/// A named set of keys in a store, with the same calls as [`Db`].
-#[derive(Clone, Debug)]
-pub struct Keyspace {}
+/// What the last handle's drop ends.
+struct Handle {
+    core: Arc<Core>,
+    threads: Mutex<Vec<Join>>,
+}
 
-/// The store as it was at one moment, in every keyspace.
-#[derive(Clone)]
-pub struct Snapshot {}
-
-/// Key-value pairs in key order, from both ends.
-pub struct Iter {}
-
-impl Iterator for Iter {
-    type Item = Result<(Value, Value)>;
-    fn next(&mut self) -> Option<Self::Item> {
-        unimplemented!()
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // An error here has nobody to go to; `Db::close` is the call that tells.
+        let _ = self.core.shut_down(std::mem::take(&mut *lock(&self.threads)));
     }
 }
-impl DoubleEndedIterator for Iter {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        unimplemented!()
+
+/// A named set of keys in a store, with the same calls as [`Db`]. Keeps the store open.
+#[derive(Clone)]
+pub struct Keyspace {
+    db: Db,
+    state: Arc<KeyspaceState>,
+}
+
+/// The store as it was at one moment, in every keyspace. Keeps the store open, and the versions that it sees
+/// from being compacted away, until dropped.
+#[derive(Clone)]
+pub struct Snapshot {
+    db: Db,
+    state: Arc<KeyspaceState>,
+    seq: Arc<Registered>,
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("path", &self.handle.core.dir).finish_non_exhaustive()
+    }
+}
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace").field("name", &self.state.name).finish_non_exhaustive()
+    }
+}
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot").field("sequence", &self.seq.seq()).finish_non_exhaustive()
     }
 }
 
 impl Db {
     /// Opens the store in the directory `path`, made if missing.
+    ///
+    /// One process has a store open for writing at a time: [`Error::Locked`] otherwise, also for a second
+    /// `open` in the same process (clone the `Db` instead).
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
-        unimplemented!()
+        options.validate()?;
+        let io = engineswap::Io::from_uri(&options.io)?;
+        Db::open_with_env(path, options, io, crate::SystemEnv::shared())
     }
-    /// Opens for reading only: beside a running writer, as of now.
+
+    /// Opens with an I/O engine, a clock, threads and randomness of the caller's: for simulators and tests.
+    /// `options.io` is not looked at.
+    pub fn open_with_env(
+        path: impl AsRef<Path>,
+        options: Options,
+        io: engineswap::Io,
+        env: Arc<dyn Env>,
+    ) -> Result<Db> {
+        options.validate()?;
+        Core::open(path.as_ref(), options, io, env).and_then(Db::start)
+    }
+
+    /// Opens for reading only: beside a running writer, as of now; what the writer does later is not seen.
+    /// Writes nothing at all, so the directory may be read-only.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
-        unimplemented!()
+        options.validate()?;
+        let io = engineswap::Io::from_uri(&options.io)?;
+        Core::open_read_only(path.as_ref(), options, io, crate::SystemEnv::shared()).and_then(Db::start)
     }
-    /// A keyspace by name, made if missing.
+
+    fn start(core: Arc<Core>) -> Result<Db> {
+        let db = Db { handle: Arc::new(Handle { core, threads: Mutex::new(Vec::new()) }) };
+        db.core().start_threads(&mut lock(&db.handle.threads))?;
+        Ok(db)
+    }
+
+    /// A keyspace by name, made if missing. The name is 1 to 255 bytes of UTF-8; "default" is the keyspace that
+    /// `Db`'s own calls use.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        unimplemented!()
+        let state = self.core().keyspace(name)?;
+        Ok(Keyspace { db: self.clone(), state })
     }
+
     /// A keyspace by name if there is one.
     pub fn existing_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
-        unimplemented!()
+        let state = self.core().existing_keyspace(name)?;
+        Ok(state.map(|state| Keyspace { db: self.clone(), state }))
     }
-    /// The names of all keyspaces but the default one.
+
+    /// The names of all keyspaces but the default one, sorted.
     pub fn keyspaces(&self) -> Result<Vec<String>> {
-        unimplemented!()
+        self.core().keyspace_names()
     }
-    /// Drops a keyspace with all its keys; false if there is none of that name.
+
+    /// Drops a keyspace with all its keys; false if there is none of that name. Handles to it fail with
+    /// [`Error::KeyspaceDropped`] from then on; a new keyspace may take the name at once.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
-        unimplemented!()
+        self.core().drop_keyspace(name)
     }
-    /// Commits a batch.
+
+    /// Commits a batch: all of it or nothing, in every keyspace that it writes to.
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
-        unimplemented!()
+        self.core().commit_batch(&batch, options)
     }
+
     /// A view of the store as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        unimplemented!()
+        let state = self.core().default_keyspace.clone();
+        Snapshot { db: self.clone(), state, seq: Arc::new(Registered::now(self.core())) }
     }
-    /// Writes all memtables to tables.
+
+    /// Writes all memtables to tables: everything written before the call is durable after it, whatever its
+    /// [`crate::Durability`].
     pub fn flush(&self) -> Result<()> {
-        unimplemented!()
+        self.core().flush()
     }
+
     /// Counters and sizes.
     pub fn stats(&self) -> Stats {
-        unimplemented!()
+        self.core().stats()
     }
-    /// Reads every byte and checks every checksum, order and reference.
+
+    /// Reads every byte and checks every checksum, order and reference. What is wrong is in the report; an error
+    /// means that the check could not be made.
     pub fn verify(&self) -> Result<VerifyReport> {
-        unimplemented!()
+        self.core().verify()
     }
-    /// Makes a copy of the store, by hard links, in a new directory of the same file system.
+
+    /// Makes a copy of the store in a new directory of the same file system, by hard links: fast, and durable
+    /// when the call returns. It holds everything written before the call. The directory must not exist or be
+    /// empty.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
-        unimplemented!()
+        self.core().checkpoint(dir.as_ref())
     }
-    /// Flushes, waits for background work and closes; errors that `drop` would swallow are returned.
+
+    /// Flushes, waits for background work and closes; errors that `drop` would swallow are returned. Other
+    /// handles of the store fail with [`Error::Closed`] from then on.
     pub fn close(self) -> Result<()> {
-        unimplemented!()
+        self.core().check_open()?;
+        let flushed = if self.core().read_only { Ok(()) } else { self.core().flush() };
+        let threads = std::mem::take(&mut *lock(&self.handle.threads));
+        flushed.and(self.core().shut_down(threads))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.handle.core
+    }
+
+    fn read_at(&self) -> Result<(&Arc<Core>, Prefix, Option<Seq>)> {
+        self.core().check_open()?;
+        Ok((self.core(), self.core().default_keyspace.prefix, None))
+    }
+
+    fn write_to(&self) -> (&Arc<Core>, &Arc<KeyspaceState>) {
+        (self.core(), &self.core().default_keyspace)
+    }
+}
+
+impl Keyspace {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    pub(crate) fn state(&self) -> &Arc<KeyspaceState> {
+        &self.state
+    }
+
+    fn read_at(&self) -> Result<(&Arc<Core>, Prefix, Option<Seq>)> {
+        self.db.core().check_open()?;
+        self.state.check()?;
+        Ok((self.db.core(), self.state.prefix, None))
+    }
+
+    fn write_to(&self) -> (&Arc<Core>, &Arc<KeyspaceState>) {
+        (self.db.core(), &self.state)
+    }
+}
+
+impl Snapshot {
+    /// The same view of a keyspace (of the same store; the calls of a foreign keyspace's snapshot fail).
+    pub fn keyspace(&self, keyspace: &Keyspace) -> Snapshot {
+        Snapshot { db: self.db.clone(), state: keyspace.state.clone(), seq: self.seq.clone() }
+    }
+
+    fn read_at(&self) -> Result<(&Arc<Core>, Prefix, Option<Seq>)> {
+        let core = self.db.core();
+        core.check_open()?;
+        self.state.check_store(core.store)?;
+        self.state.check()?;
+        Ok((core, self.state.prefix, Some(self.seq.seq())))
     }
 }
 
@@ -91,15 +244,18 @@ macro_rules! writes {
     () => {
         /// Sets a key.
         pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-            unimplemented!()
+            let (core, keyspace) = self.write_to();
+            core.commit_one(keyspace, Kind::Put, key.as_ref(), value.as_ref())
         }
-        /// Deletes a key.
+        /// Deletes a key; it need not be there.
         pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-            unimplemented!()
+            let (core, keyspace) = self.write_to();
+            core.commit_one(keyspace, Kind::Delete, key.as_ref(), b"")
         }
-        /// Compacts the tables that hold a range of keys, down to the last level.
+        /// Compacts the tables that hold a range of keys, down to the last level; flushes first.
         pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
-            unimplemented!()
+            let (core, keyspace) = self.write_to();
+            core.compact_range(keyspace, range.bounds())
         }
     };
 }
@@ -107,15 +263,17 @@ macro_rules! reads {
     () => {
         /// The value of a key.
         pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-            unimplemented!()
+            self.get_with(key, &ReadOptions::default())
         }
         /// The value of a key, with options.
         pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Value>> {
-            unimplemented!()
+            let (core, prefix, seq) = self.read_at()?;
+            core.get_at(&prefix, key.as_ref(), seq, options)
         }
-        /// The values of many keys, in their order; every block needed is read in flight together.
+        /// The values of many keys, in their order, all as of one moment; every block needed is read in flight
+        /// together.
         pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-            unimplemented!()
+            self.multi_get_with(keys, &ReadOptions::default())
         }
         /// The same with options.
         pub fn multi_get_with<K: AsRef<[u8]>>(
@@ -123,23 +281,28 @@ macro_rules! reads {
             keys: &[K],
             options: &ReadOptions,
         ) -> Result<Vec<Option<Value>>> {
-            unimplemented!()
+            let (core, prefix, seq) = self.read_at()?;
+            core.multi_get_at(&prefix, keys, seq, options)
         }
-        /// All pairs.
+        /// All pairs, as of now.
         pub fn iter(&self) -> Iter {
-            unimplemented!()
+            self.range_with(.., &ReadOptions::default())
         }
-        /// The pairs of a range of keys.
+        /// The pairs of a range of keys, as of now.
         pub fn range(&self, range: impl KeyRange) -> Iter {
-            unimplemented!()
+            self.range_with(range, &ReadOptions::default())
         }
-        /// The pairs whose key begins with `prefix`.
+        /// The pairs whose key begins with `prefix`, as of now.
         pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-            unimplemented!()
+            let (from, to) = crate::bounds::of_prefix(prefix.as_ref());
+            self.range_with((from, to), &ReadOptions::default())
         }
-        /// The pairs of a range of keys, with options.
+        /// The pairs of a range of keys, as of now, with options.
         pub fn range_with(&self, range: impl KeyRange, options: &ReadOptions) -> Iter {
-            unimplemented!()
+            match self.read_at() {
+                Ok((core, prefix, seq)) => Iter::new(core, prefix, range.bounds(), seq, options),
+                Err(e) => Iter::failed(e),
+            }
         }
     };
 }
@@ -150,15 +313,7 @@ impl Db {
 impl Keyspace {
     writes!();
     reads!();
-    /// Its name.
-    pub fn name(&self) -> &str {
-        unimplemented!()
-    }
 }
 impl Snapshot {
     reads!();
-    /// The same view of a keyspace.
-    pub fn keyspace(&self, keyspace: &Keyspace) -> Snapshot {
-        unimplemented!()
-    }
 }
