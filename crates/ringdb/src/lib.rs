@@ -11,6 +11,8 @@ mod db;
 mod env;
 mod error;
 #[allow(dead_code)]
+mod files;
+#[allow(dead_code)]
 mod key;
 #[allow(dead_code)]
 mod merge;
