@@ -6,6 +6,8 @@ mod bounds;
 #[allow(dead_code)]
 mod coding;
 #[allow(dead_code)]
+mod compaction;
+#[allow(dead_code)]
 mod cursor;
 mod db;
 mod env;

@@ -1,0 +1,3 @@
+//! Flush and compaction.
+mod backpressure;
+mod visibility;
