@@ -17,6 +17,8 @@ mod files;
 #[allow(dead_code)]
 mod key;
 #[allow(dead_code)]
+mod log;
+#[allow(dead_code)]
 mod merge;
 mod options;
 #[allow(dead_code)]
