@@ -17,14 +17,14 @@ mod files;
 #[allow(dead_code)]
 mod key;
 #[allow(dead_code)]
-mod log;
-#[allow(dead_code)]
 mod merge;
 mod options;
 #[allow(dead_code)]
 mod purpose;
 mod stats;
 mod sync;
+#[allow(dead_code)]
+mod table;
 mod value;
 
 pub use batch::WriteBatch;

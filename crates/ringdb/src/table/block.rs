@@ -1,0 +1,368 @@
+//! [`BlockView`]: a data block, used as it lies on disk.
+//!
+//! ```text
+//! u32 checksum | u16 n | u8 widths | u8 meta width | u64 base seq | u32 prefix length
+//! u32 heads[n] | offsets[n + 1] | prefix | entries { suffix length, meta, suffix, value }
+//! ```
+//! A head is the first four bytes of an entry's suffix (its key after the block's common prefix), zero-padded,
+//! as a number that orders as the bytes do: a search counts heads and compares one full suffix at the end.
+//! Widths are fixed within a block and as small as it allows, so nothing is parsed in a search.
+//!
+//! [`BlockView::validate`] checks checksum and structure once, when the block is read from disk; afterwards
+//! [`BlockView::trusted`] gives a view of the same bytes on which no call can panic.
+
+use std::cmp::Ordering;
+
+use super::meta::MAX_INTERNAL_KEY_BYTES;
+use crate::coding::crc32c;
+use crate::key::{Kind, SEQ_MAX, Seq};
+
+/// Bytes before the heads.
+pub(super) const HEADER_BYTES: usize = 20;
+/// Flag: offsets are `u32`, not `u16`.
+pub(super) const WIDE_OFFSETS: u8 = 1;
+/// Shift of the two bits that say how wide suffix lengths are: 1 << bits.
+pub(super) const SUFFIX_WIDTH_SHIFT: u8 = 1;
+/// Blocks lie on multiples of this, and are as long, when not compressed.
+pub(crate) const BLOCK_UNIT: usize = 4096;
+
+/// The value that block `block_no` of table `file_id` has its checksum started with, so that a block that was
+/// written elsewhere is never believed.
+#[inline]
+pub(crate) fn checksum_seed(file_id: u64, block_no: u32) -> u32 {
+    let id = (file_id ^ (file_id >> 32)) as u32;
+    id.wrapping_mul(0x9E37_79B1) ^ block_no
+}
+
+/// A block's shape, read from its header: `Copy`, so that a cursor can keep it beside the bytes' owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    n: u32,
+    prefix_len: u32,
+    base_seq: Seq,
+    offsets_at: u32,
+    prefix_at: u32,
+    wide: bool,
+    suffix_width: u8,
+    meta_width: u8,
+}
+
+#[inline]
+fn u16_at(bytes: &[u8], at: usize) -> u32 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]]) as u32
+}
+
+#[inline]
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Little-endian integer of `width` (at most 8) bytes.
+#[inline]
+fn uint_at(bytes: &[u8], at: usize, width: usize) -> u64 {
+    if let Some(eight) = bytes.get(at..at + 8) {
+        let v = u64::from_le_bytes(eight.try_into().unwrap_or_default());
+        return if width == 8 { v } else { v & ((1 << (8 * width)) - 1) };
+    }
+    bytes[at..at + width].iter().rev().fold(0, |v, &b| v << 8 | b as u64)
+}
+
+/// The first four bytes, zero-padded, as a number that orders as the bytes do.
+#[inline]
+pub(super) fn head32(suffix: &[u8]) -> u32 {
+    if let Some(head) = suffix.first_chunk::<4>() {
+        return u32::from_be_bytes(*head);
+    }
+    let mut head = [0; 4];
+    head[..suffix.len()].copy_from_slice(suffix);
+    u32::from_be_bytes(head)
+}
+
+impl Layout {
+    /// Reads the header of a validated block.
+    #[inline]
+    fn trusted(bytes: &[u8]) -> Layout {
+        let n = u16_at(bytes, 4);
+        let widths = bytes[6];
+        let wide = widths & WIDE_OFFSETS != 0;
+        let offsets_at = HEADER_BYTES as u32 + 4 * n;
+        Layout {
+            n,
+            prefix_len: u32_at(bytes, 16),
+            base_seq: uint_at(bytes, 8, 8),
+            offsets_at,
+            prefix_at: offsets_at + (n + 1) * if wide { 4 } else { 2 },
+            wide,
+            suffix_width: 1 << (widths >> SUFFIX_WIDTH_SHIFT & 3),
+            meta_width: bytes[7],
+        }
+    }
+}
+
+/// An entry of a block; its key is `prefix` and `suffix` together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryRef<'a> {
+    pub prefix: &'a [u8],
+    pub suffix: &'a [u8],
+    pub seq: Seq,
+    pub kind: Kind,
+    pub value: &'a [u8],
+}
+
+impl EntryRef<'_> {
+    /// Makes `key` this entry's key.
+    #[inline]
+    pub fn key_into(&self, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(self.prefix);
+        key.extend_from_slice(self.suffix);
+    }
+
+    /// Orders this entry's key against `key`.
+    pub fn cmp_key(&self, key: &[u8]) -> Ordering {
+        match key.split_at_checked(self.prefix.len()) {
+            Some((p, s)) => self.prefix.cmp(p).then_with(|| self.suffix.cmp(s)),
+            None => self.prefix.cmp(key),
+        }
+    }
+}
+
+/// Answer of [`BlockView::find`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Find<'a> {
+    /// The newest version that may be seen.
+    Found(EntryRef<'a>),
+    /// The table has no version of the key that may be seen.
+    Absent,
+    /// The block ends with versions of the key that are all too new: older ones may follow in the next block.
+    Next,
+}
+
+/// A validated data block. `bytes` may be longer than the block (a frame).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockView<'a> {
+    bytes: &'a [u8],
+    layout: Layout,
+}
+
+impl<'a> BlockView<'a> {
+    /// Checks the checksum and the whole structure of block `block_no` of table `file_id`. `bytes` are the whole
+    /// block and nothing else. The error says what is wrong.
+    pub fn validate(bytes: &[u8], file_id: u64, block_no: u32) -> Result<(), String> {
+        let Some((stored, rest)) = bytes.split_first_chunk::<4>() else {
+            return Err("the block has no header".into());
+        };
+        let sum = crc32c(checksum_seed(file_id, block_no), rest);
+        if sum != u32::from_le_bytes(*stored) {
+            return Err(format!("block {block_no}: its checksum does not match"));
+        }
+        BlockView::check_structure(bytes).map_err(|what| format!("block {block_no}: {what}"))
+    }
+
+    /// Checks everything but the checksum, for blocks whose stored (compressed) form had its own.
+    pub fn check_structure(bytes: &[u8]) -> Result<(), &'static str> {
+        if bytes.len() < HEADER_BYTES {
+            return Err("no header");
+        }
+        if bytes[6] >> SUFFIX_WIDTH_SHIFT > 2 || bytes[7] > 8 {
+            return Err("unknown field widths");
+        }
+        let l = Layout::trusted(bytes);
+        let (sw, mw) = (l.suffix_width as usize, l.meta_width as usize);
+        if l.n == 0 {
+            return Err("no entries");
+        }
+        let entries_at = l.prefix_at as u64 + l.prefix_len as u64;
+        if l.prefix_len as usize > MAX_INTERNAL_KEY_BYTES || entries_at > bytes.len() as u64 {
+            return Err("tables longer than the block");
+        }
+        let view = BlockView { bytes, layout: l };
+        let mut start = view.offset(0);
+        if start as u64 != entries_at {
+            return Err("entries do not start after the prefix");
+        }
+        let (mut last_head, mut last_suffix, mut last_seq) = (0, &bytes[..0], 0);
+        for i in 0..l.n as usize {
+            let end = view.offset(i + 1);
+            if end > bytes.len() || end < start || end - start < sw + mw {
+                return Err("an entry outside of the block");
+            }
+            let suffix_len = uint_at(bytes, start, sw);
+            let suffix_at = start + sw + mw;
+            if suffix_len > (end - suffix_at) as u64
+                || l.prefix_len as u64 + suffix_len > MAX_INTERNAL_KEY_BYTES as u64
+            {
+                return Err("a key outside of its entry");
+            }
+            let suffix = &bytes[suffix_at..suffix_at + suffix_len as usize];
+            let meta = uint_at(bytes, start + sw, mw);
+            let seq = l.base_seq.checked_add(meta >> 1).unwrap_or(u64::MAX);
+            if seq > SEQ_MAX {
+                return Err("a sequence number out of range");
+            }
+            let head = view.head(i);
+            if head != head32(suffix) {
+                return Err("a head that is not its key's");
+            }
+            let ascends = i == 0
+                || head > last_head
+                || (head == last_head
+                    && match last_suffix.cmp(suffix) {
+                        Ordering::Less => true,
+                        Ordering::Equal => last_seq > seq,
+                        Ordering::Greater => false,
+                    });
+            if !ascends {
+                return Err("entries out of order");
+            }
+            (last_head, last_suffix, last_seq) = (head, suffix, seq);
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// A view of bytes that [`BlockView::validate`] or [`BlockView::check_structure`] accepted. On other bytes
+    /// its calls may panic.
+    #[inline]
+    pub fn trusted(bytes: &'a [u8]) -> BlockView<'a> {
+        BlockView { bytes, layout: Layout::trusted(bytes) }
+    }
+
+    /// The same from a layout kept from an earlier view of the same bytes.
+    #[inline]
+    pub fn with_layout(bytes: &'a [u8], layout: Layout) -> BlockView<'a> {
+        BlockView { bytes, layout }
+    }
+
+    /// The shape, to keep beside the bytes' owner.
+    #[inline]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Entries; at least one.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.layout.n as usize
+    }
+
+    /// The prefix that all keys share.
+    #[inline]
+    pub fn prefix(&self) -> &'a [u8] {
+        let at = self.layout.prefix_at as usize;
+        &self.bytes[at..at + self.layout.prefix_len as usize]
+    }
+
+    #[inline]
+    fn heads(&self) -> &'a [[u8; 4]] {
+        self.bytes[HEADER_BYTES..self.layout.offsets_at as usize].as_chunks::<4>().0
+    }
+
+    #[inline]
+    fn head(&self, i: usize) -> u32 {
+        u32_at(self.bytes, HEADER_BYTES + 4 * i)
+    }
+
+    #[inline]
+    fn offset(&self, i: usize) -> usize {
+        let at = self.layout.offsets_at as usize;
+        if self.layout.wide {
+            u32_at(self.bytes, at + 4 * i) as usize
+        } else {
+            u16_at(self.bytes, at + 2 * i) as usize
+        }
+    }
+
+    /// Entry `i`, below [`BlockView::len`].
+    #[inline]
+    pub fn entry(&self, i: usize) -> EntryRef<'a> {
+        let (start, end) = (self.offset(i), self.offset(i + 1));
+        let (sw, mw) = (self.layout.suffix_width as usize, self.layout.meta_width as usize);
+        let suffix_len =
+            if sw == 1 { self.bytes[start] as usize } else { uint_at(self.bytes, start, sw) as usize };
+        let meta = uint_at(self.bytes, start + sw, mw);
+        let (suffix, value) = self.bytes[start + sw + mw..end].split_at(suffix_len);
+        EntryRef {
+            prefix: self.prefix(),
+            suffix,
+            seq: self.layout.base_seq + (meta >> 1),
+            kind: if meta & 1 == 0 { Kind::Put } else { Kind::Delete },
+            value,
+        }
+    }
+
+    /// The first entry whose key is at or after `key`; [`BlockView::len`] if there is none.
+    #[inline]
+    pub fn lower_bound(&self, key: &[u8]) -> usize {
+        // No version is newer than this, so it stands before all versions of `key`.
+        self.position(key, u64::MAX).0
+    }
+
+    /// The newest version of `key` with a sequence number of at most `seq`.
+    ///
+    /// Ask the block that [`super::index::Index::find_block`] names. On [`Find::Next`], ask the next block too
+    /// (its first entry may be of another key: then it says so with `Absent`).
+    #[inline]
+    pub fn find(&self, key: &[u8], seq: Seq) -> Find<'a> {
+        match self.position(key, seq) {
+            (i, true) => Find::Found(self.entry(i)),
+            (i, false) if i < self.len() => Find::Absent,
+            (i, false) if self.entry(i - 1).cmp_key(key) == Ordering::Equal => Find::Next,
+            _ => Find::Absent,
+        }
+    }
+
+    /// The first entry at or after (`key`, `seq`) in table order, and whether it is of `key`.
+    #[inline]
+    fn position(&self, key: &[u8], seq: Seq) -> (usize, bool) {
+        let prefix = self.prefix();
+        let suffix = match key.split_at_checked(prefix.len()) {
+            Some((p, s)) if p == prefix => s,
+            _ => return (if key < prefix { 0 } else { self.len() }, false),
+        };
+        let head = head32(suffix);
+        let mut i = self.count_heads_below(head);
+        let n = self.len();
+        let heads = self.heads();
+        let is_tie = |i: usize| heads.get(i).is_some_and(|h| u32::from_le_bytes(*h) == head);
+        let cmp = |i: usize| {
+            let e = self.entry(i);
+            (e.suffix.cmp(suffix).then_with(|| seq.cmp(&e.seq)), e)
+        };
+        // Heads that tie are told apart by the whole suffix and the sequence number. Long runs (many versions
+        // of one key) are halved first.
+        if is_tie(i + 8) {
+            let (mut lo, mut hi) = (i, n);
+            while lo < hi {
+                let mid = lo.midpoint(hi);
+                if is_tie(mid) && cmp(mid).0 == Ordering::Less { lo = mid + 1 } else { hi = mid }
+            }
+            i = lo;
+        }
+        while is_tie(i) {
+            let (order, e) = cmp(i);
+            if order != Ordering::Less {
+                return (i, e.suffix == suffix);
+            }
+            i += 1;
+        }
+        (i, false)
+    }
+
+    #[inline]
+    fn count_heads_below(&self, head: u32) -> usize {
+        let mut heads = self.heads();
+        let mut below = 0;
+        // Counting needs no branch and touches every line at once, but only pays for a few lines.
+        while heads.len() > 128 {
+            let mid = heads.len() / 2;
+            if u32::from_le_bytes(heads[mid]) < head {
+                below += mid + 1;
+                heads = &heads[mid + 1..];
+            } else {
+                heads = &heads[..mid];
+            }
+        }
+        below + heads.iter().map(|h| (u32::from_le_bytes(*h) < head) as u32).sum::<u32>() as usize
+    }
+}

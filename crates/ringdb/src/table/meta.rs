@@ -1,0 +1,131 @@
+//! [`TableMeta`]: what the manifest knows of a table.
+
+use crate::coding::{Reader, put_bytes, put_varint};
+use crate::key::{MAX_KEY_BYTES, SEQ_MAX, Seq};
+
+/// Longest internal key: the widest keyspace prefix and the longest user key.
+pub(crate) const MAX_INTERNAL_KEY_BYTES: usize = MAX_KEY_BYTES + 5;
+
+/// What the manifest knows of a table. Keys are internal keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableMeta {
+    /// The number in its file name.
+    pub file_id: u64,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Versions, tombstones included.
+    pub entries: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Smallest sequence number.
+    pub min_seq: Seq,
+    /// Largest sequence number.
+    pub max_seq: Seq,
+    /// First key.
+    pub smallest: Vec<u8>,
+    /// Last key.
+    pub largest: Vec<u8>,
+}
+
+impl TableMeta {
+    /// Appends the encoding that [`TableMeta::decode`] reads.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for v in [self.file_id, self.file_bytes, self.entries, self.tombstones, self.min_seq, self.max_seq] {
+            put_varint(out, v);
+        }
+        put_bytes(out, &self.smallest);
+        put_bytes(out, &self.largest);
+    }
+
+    /// Takes a table's description from `r`. `None` if it is cut off or says what no table can be.
+    pub fn decode(r: &mut Reader<'_>) -> Option<TableMeta> {
+        let meta = TableMeta {
+            file_id: r.varint()?,
+            file_bytes: r.varint()?,
+            entries: r.varint()?,
+            tombstones: r.varint()?,
+            min_seq: r.varint()?,
+            max_seq: r.varint()?,
+            smallest: r.bytes()?.to_vec(),
+            largest: r.bytes()?.to_vec(),
+        };
+        meta.is_sane().then_some(meta)
+    }
+
+    fn is_sane(&self) -> bool {
+        self.entries > 0
+            && self.tombstones <= self.entries
+            && self.min_seq <= self.max_seq
+            && self.max_seq <= SEQ_MAX
+            && self.smallest <= self.largest
+            && !self.smallest.is_empty()
+            && self.smallest.len().max(self.largest.len()) <= MAX_INTERNAL_KEY_BYTES
+    }
+
+    /// Whether the table may hold keys from `from` up to and including `to`.
+    pub fn overlaps(&self, from: &[u8], to: &[u8]) -> bool {
+        self.smallest.as_slice() <= to && from <= self.largest.as_slice()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> TableMeta {
+        TableMeta {
+            file_id: 7,
+            file_bytes: 1 << 20,
+            entries: 300,
+            tombstones: 4,
+            min_seq: 9,
+            max_seq: SEQ_MAX,
+            smallest: b"\0a".to_vec(),
+            largest: b"\0zz".to_vec(),
+        }
+    }
+
+    #[test]
+    fn reads_back_and_refuses_what_is_cut_off() {
+        let mut b = vec![];
+        sample().encode(&mut b);
+        assert_eq!(TableMeta::decode(&mut Reader::new(&b)), Some(sample()));
+        for cut in 0..b.len() {
+            assert_eq!(TableMeta::decode(&mut Reader::new(&b[..cut])), None);
+        }
+    }
+
+    #[test]
+    fn refuses_the_impossible() {
+        for spoil in [
+            |m: &mut TableMeta| m.entries = 0,
+            |m: &mut TableMeta| m.tombstones = 301,
+            |m: &mut TableMeta| m.min_seq = SEQ_MAX + 1,
+            |m: &mut TableMeta| m.max_seq = SEQ_MAX + 1,
+            |m: &mut TableMeta| m.smallest = b"\0zzz".to_vec(),
+            |m: &mut TableMeta| m.smallest = vec![],
+            |m: &mut TableMeta| m.largest = vec![9; MAX_INTERNAL_KEY_BYTES + 1],
+        ] {
+            let mut m = sample();
+            spoil(&mut m);
+            let mut b = vec![];
+            m.encode(&mut b);
+            assert_eq!(TableMeta::decode(&mut Reader::new(&b)), None, "{m:?}");
+        }
+    }
+
+    #[test]
+    fn overlap_includes_both_ends() {
+        let m = sample();
+        assert!(m.overlaps(b"\0zz", b"\0zzz") && m.overlaps(b"", b"\0a") && m.overlaps(b"\0b", b"\0b"));
+        assert!(!m.overlaps(b"", b"\0") && !m.overlaps(b"\0zz\0", b"\x01"));
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(b in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = TableMeta::decode(&mut Reader::new(&b));
+        }
+    }
+}

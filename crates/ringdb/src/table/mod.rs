@@ -1,0 +1,20 @@
+//! Tables: immutable sorted files of versions of keys. docs/formats/table.md draws the bytes.
+//!
+//! A table is data blocks, then an index, a filter and properties, then a footer. [`block`] is a data block as
+//! it lies on disk and in a cache frame; [`index`] finds the block of a key; [`filter`] says which keys are not
+//! there; [`writer`] makes a table; [`parts`] reads what
+//! stays in memory of one; [`scan`] reads one from end to
+//! end.
+
+pub(crate) mod block;
+pub(crate) mod block_builder;
+pub(crate) mod compress;
+pub(crate) mod filter;
+pub(crate) mod format;
+pub(crate) mod index;
+pub(crate) mod index_format;
+pub(crate) mod meta;
+
+/// Starts to load the cache line of `_what`.
+#[inline]
+fn prefetch<T>(_what: &T) {}
