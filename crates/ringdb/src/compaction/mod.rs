@@ -1,3 +1,4 @@
 //! Flush and compaction.
 mod backpressure;
+mod pick;
 mod visibility;

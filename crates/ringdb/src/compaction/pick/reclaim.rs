@@ -1,0 +1,79 @@
+//! Tables worth rewriting for the space that they hold.
+
+use std::sync::Arc;
+
+use super::{Around, Busy, LAST, Merge, Pick, Reason, Shape, into_next, meta, overlapping};
+use crate::key;
+use crate::table::meta::TableMeta;
+
+/// Tables that lie fully inside dropped keyspaces.
+pub(super) fn delete<T: AsRef<TableMeta>>(
+    levels: &[Vec<Arc<T>>],
+    busy: &Busy,
+    around: &Around,
+) -> Option<Pick<T>> {
+    if around.dropped.is_empty() {
+        return None;
+    }
+    let inside = |t: &Arc<T>| {
+        let id = |key: &[u8]| key::split(key).map(|(id, _)| id);
+        let m = meta(t);
+        matches!((id(&m.smallest), id(&m.largest)), (Some(a), Some(b)) if a == b && around.dropped.contains(&a))
+    };
+    let all = levels.iter().enumerate().flat_map(|(l, tables)| tables.iter().map(move |t| (l, t)));
+    let gone: Vec<(usize, Arc<T>)> =
+        all.filter(|(_, t)| !busy.table(t) && inside(t)).map(|(l, t)| (l, Arc::clone(t))).collect();
+    (!gone.is_empty()).then_some(Pick::Delete(gone))
+}
+
+/// One table with many tombstones that no view needs, or with an end in a dropped keyspace.
+pub(super) fn pick<T: AsRef<TableMeta>>(
+    levels: &[Vec<Arc<T>>],
+    shape: &Shape,
+    busy: &Busy,
+    around: &Around,
+) -> Option<Pick<T>> {
+    for (level, tables) in levels.iter().enumerate().skip(1) {
+        for (i, t) in tables.iter().enumerate() {
+            let m = meta(t);
+            if busy.table(t) || busy.output(level, &m.smallest, &m.largest) {
+                continue;
+            }
+            if touches_dropped(m, around) {
+                return Some(alone(level, t, Reason::DroppedKeyspace));
+            }
+            if m.max_seq > around.oldest_view {
+                continue;
+            }
+            if level == LAST {
+                // Nothing is below: all of its tombstones go.
+                if m.tombstones > 0 && m.tombstones.saturating_mul(10) >= m.entries {
+                    return Some(alone(level, t, Reason::Tombstones));
+                }
+            } else if m.tombstones.saturating_mul(2) > m.entries {
+                let below = overlapping(&levels[level + 1], m);
+                if below.iter().any(|b| busy.table(b)) || busy.output(level + 1, &m.smallest, &m.largest) {
+                    continue;
+                }
+                if below.is_empty() && !(shape.rewrite_into_last && level + 1 == LAST) {
+                    let (tables, reason) = (vec![Arc::clone(t)], Reason::Tombstones);
+                    return Some(Pick::Move { from: level, to: level + 1, tables, reason });
+                }
+                return Some(Pick::Merge(into_next(levels, shape, busy, level, i, Reason::Tombstones)));
+            }
+        }
+    }
+    None
+}
+
+/// Whether an end of the table lies in a dropped keyspace. (Only the ends: they are gone once it is rewritten,
+/// so this comes to an end.)
+pub(super) fn touches_dropped(m: &TableMeta, around: &Around) -> bool {
+    let gone = |key: &[u8]| key::split(key).is_some_and(|(id, _)| around.dropped.contains(&id));
+    !around.dropped.is_empty() && (gone(&m.smallest) || gone(&m.largest))
+}
+
+/// A table rewritten where it is.
+pub(super) fn alone<T>(level: usize, t: &Arc<T>, reason: Reason) -> Pick<T> {
+    Pick::Merge(Merge { inputs: vec![(level, vec![Arc::clone(t)])], output: level, reason })
+}
