@@ -1,4 +1,85 @@
-//! Flush and compaction.
-mod backpressure;
-mod pick;
-mod visibility;
+//! Flush and compaction: memtables become tables of level 0, tables move down the levels.
+//!
+//! - [`scheduler`]: the background threads; flushes go before compactions. It reaches the store through [`Tree`].
+//! - [`flush`]: memtables into tables.
+//! - [`pick`]: what to compact next, pure functions on the tables' descriptions.
+//! - [`run`]: merges, split over several threads.
+//! - [`visibility`]: which versions are kept.
+//! - [`backpressure`]: how writers are slowed when all this falls behind.
+//!
+//! Order on disk: a table's data is synced, then the directory, then the manifest's edit is appended and synced,
+//! then the view is switched; only then are inputs marked obsolete, to be deleted with their last reader.
+
+pub(crate) mod backpressure;
+pub(crate) mod pick;
+pub(crate) mod visibility;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use engineswap::Io;
+
+use crate::cursor::Cursor;
+use crate::key::Seq;
+use crate::table::meta::TableMeta;
+use crate::{Env, Error, Options, Result};
+
+/// The tables of each level: level 0 newest first, the others in key order.
+pub(crate) type Levels<T> = Vec<Vec<Arc<T>>>;
+
+/// An immutable memtable as a flush needs it.
+pub(crate) struct Frozen<C> {
+    /// Over its versions, without a position.
+    pub cursor: C,
+    /// Bytes of memory.
+    pub bytes: u64,
+}
+
+/// A change of the tree, to be made durable and visible as one.
+pub(crate) struct Change<T> {
+    /// So many of the oldest immutable memtables are in `added` and go.
+    pub flushed: usize,
+    /// Tables that go, with their levels.
+    pub removed: Vec<(usize, Arc<T>)>,
+    /// Tables that come, with their levels. A table in both lists moves.
+    pub added: Vec<(usize, Arc<T>)>,
+}
+
+/// The store, as the background threads need it.
+pub(crate) trait Tree: Send + Sync + 'static {
+    /// An open table.
+    type Table: AsRef<TableMeta> + Send + Sync + 'static;
+    /// A cursor over a memtable.
+    type MemCursor: Cursor + Send + 'static;
+
+    /// Through which files are made and read.
+    fn io(&self) -> &Io;
+    /// Time and threads.
+    fn env(&self) -> &Arc<dyn Env>;
+    /// The store's directory.
+    fn dir(&self) -> &Path;
+    /// The store's settings.
+    fn options(&self) -> &Options;
+    /// The tables now.
+    fn levels(&self) -> Levels<Self::Table>;
+    /// The immutable memtables now, oldest first. Only [`Tree::install`] removes any.
+    fn immutables(&self) -> Vec<Frozen<Self::MemCursor>>;
+    /// How many there are.
+    fn immutable_count(&self) -> usize;
+    /// The sequence numbers that must stay readable: the newest published one, loaded first, then those of the
+    /// open snapshots (in this order: a snapshot taken in between must not be missed). In any order, not empty.
+    fn views(&self) -> Vec<Seq>;
+    /// Ids of dropped keyspaces whose entries may still be in tables.
+    fn dropped_keyspaces(&self) -> Vec<u32>;
+    /// A file number that was never given out before.
+    fn new_file_number(&self) -> u64;
+    /// Opens a table that was written and synced (the file's name follows from its id).
+    fn open_table(&self, meta: TableMeta) -> Result<Arc<Self::Table>>;
+    /// Makes the change durable in the manifest (level 0 stays sorted newest first, by `max_seq`), then switches
+    /// the view, then marks the removed tables that do not stay obsolete, and releases log segments that flushed
+    /// memtables needed. Tables of a flush raise the manifest's flushed sequence number. The directory has been
+    /// synced before. An error of kind `Retry` means that nothing has happened.
+    fn install(&self, change: Change<Self::Table>) -> Result<()>;
+    /// A background failure that cannot be retried: writing stops, with this reason.
+    fn stop_writing(&self, why: &Error);
+}
