@@ -1,18 +1,322 @@
-//! Placeholder of the frame arena.
-use super::AlignedBuf;
+//! [`FrameArena`]: equal frames of memory for a cache, and the two ways to hold one outside of a slot.
+//!
+//! A frame is in one of three states, told by its count of holders:
+//! - free: count 0, in a free list of the arena;
+//! - exclusive: count 1, held by one [`FreeFrame`], which may write;
+//! - shared: count of [`PinnedFrame`]s, plus one for the slot that publishes it. Nobody writes.
+//!
+//! It goes from exclusive to shared once, and from shared to free when the count falls to 0. A slot's own count is
+//! let go only after the epoch's grace, so a reader under a guard that has found a frame in a slot reads a shared
+//! frame, and may count itself in. Frame numbers never leave this module's siblings.
 
-/// A frame that nobody else sees, to be filled.
-#[derive(Debug)]
-pub struct FreeFrame(AlignedBuf);
+use super::pages::Pages;
+use super::slots::Clock;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-impl std::ops::Deref for FreeFrame {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.0
+/// Most frames of an arena: numbers fit a slot with its marks.
+const MAX_FRAMES: usize = (1 << 31) - 2;
+/// Frames kept free by [`FrameArena::alloc_or_evict`], so that the grace of evicted ones passes unnoticed.
+const RESERVE: usize = 64;
+
+/// Equal frames of memory, reserved once, backed by the kernel as they are first used, limited by a number that can
+/// change.
+pub struct FrameArena {
+    pages: Pages,
+    frame_bytes: usize,
+    counts: Box<[AtomicU32]>,
+    lists: Mutex<Lists>,
+    /// Frames that are not free. Written under `lists`.
+    in_use: AtomicUsize,
+    limit: AtomicUsize,
+    pub(super) clock: Mutex<Clock>,
+}
+
+#[derive(Default)]
+struct Lists {
+    /// Free, backed by memory.
+    warm: Vec<u32>,
+    /// Free, given back to the kernel.
+    cold: Vec<u32>,
+    /// Frames from here on have never been used.
+    fresh: u32,
+}
+
+impl FrameArena {
+    /// Reserves `max_frames` frames of `frame_bytes` bytes, which must be a multiple of 512. The limit is `max_frames`.
+    pub fn new(frame_bytes: usize, max_frames: usize) -> Arc<FrameArena> {
+        assert!(frame_bytes > 0 && frame_bytes.is_multiple_of(512), "frames of {frame_bytes} bytes");
+        let max_frames = max_frames.min(MAX_FRAMES);
+        let Some(bytes) = frame_bytes.checked_mul(max_frames) else {
+            panic!("{max_frames} frames of {frame_bytes} bytes")
+        };
+        Arc::new(FrameArena {
+            pages: Pages::reserve(bytes),
+            frame_bytes,
+            counts: (0..max_frames).map(|_| AtomicU32::new(0)).collect(),
+            lists: Mutex::default(),
+            in_use: AtomicUsize::new(0),
+            limit: AtomicUsize::new(max_frames),
+            clock: Mutex::default(),
+        })
+    }
+
+    /// Bytes of a frame.
+    #[inline]
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// Frames held by somebody: free frames in hand, published and pinned ones, and evicted ones in their grace.
+    pub fn in_use(&self) -> usize {
+        self.in_use.load(Relaxed)
+    }
+
+    /// How many frames may be in use.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+
+    /// Sets how many frames may be in use, at most the reservation. If more are, nothing is allocated until enough
+    /// have been evicted (see [`FrameArena::evict`]); memory above the limit goes back to the kernel.
+    pub fn set_limit(&self, frames: usize) {
+        let mut lists = self.lists();
+        self.limit.store(frames.min(self.counts.len()), Relaxed);
+        while !lists.warm.is_empty() && lists.warm.len() + self.in_use() > self.limit() {
+            let Some(id) = lists.warm.pop() else { break };
+            self.discard(id);
+            lists.cold.push(id);
+        }
+    }
+
+    /// A free frame, if fewer than the limit are in use. Its contents are arbitrary.
+    pub fn alloc(self: &Arc<Self>) -> Option<FreeFrame> {
+        let mut lists = self.lists();
+        if self.in_use() >= self.limit() {
+            return None;
+        }
+        let id = match lists.warm.pop().or_else(|| lists.cold.pop()) {
+            Some(id) => id,
+            None => {
+                let id = lists.fresh;
+                lists.fresh += 1;
+                id
+            }
+        };
+        self.in_use.store(self.in_use() + 1, Relaxed);
+        drop(lists);
+        // Acquire: pairs with the release of the frame's last holder.
+        let was = self.counts[id as usize].swap(1, Acquire);
+        debug_assert_eq!(was, 0);
+        Some(FreeFrame { arena: Arc::clone(self), id })
+    }
+
+    /// A free frame, evicting published ones if need be. `None` if all are pinned or held, or if evicted ones are
+    /// still held up by other threads' guards. To be called without a guard: it would hold up the evicted frames.
+    pub fn alloc_or_evict(self: &Arc<Self>) -> Option<FreeFrame> {
+        for _ in 0..8 {
+            let (limit, in_use) = (self.limit(), self.in_use());
+            let reserve = RESERVE.min(limit / 8);
+            if in_use + reserve >= limit {
+                // Up to the double reserve, so that there is not a sweep for each frame.
+                self.evict((in_use + 2 * reserve.max(1) - limit).min(4096));
+            }
+            if let Some(frame) = self.alloc() {
+                return Some(frame);
+            }
+            super::epoch::collect();
+            std::thread::yield_now();
+        }
+        self.alloc()
+    }
+
+    /// Unlinks up to `frames` published frames that have not been used lately. They are free after the grace, if they
+    /// are not pinned. Returns how many.
+    pub fn evict(self: &Arc<Self>, frames: usize) -> usize {
+        let ids = self.clock.lock().unwrap_or_else(PoisonError::into_inner).sweep(frames);
+        let n = ids.len();
+        if n > 0 {
+            self.retire(ids);
+        }
+        n
+    }
+
+    /// Lets the counts of slots go that no longer publish these frames (SeqCst), after the grace.
+    pub(super) fn retire(self: &Arc<Self>, ids: Vec<u32>) {
+        super::epoch::retire(Box::new(Unlinked { arena: Arc::clone(self), ids }));
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn discard(&self, id: u32) {
+        // SAFETY: callers own the frame: it is free (under the list's lock) or its count has just fallen to 0.
+        unsafe { self.pages.discard(id as usize * self.frame_bytes, self.frame_bytes) }
+    }
+
+    /// Address of a frame.
+    #[inline(always)]
+    pub(super) fn address(&self, id: u32) -> NonNull<u8> {
+        debug_assert!((id as usize) < self.counts.len());
+        // SAFETY: numbers of frames are below `counts.len()`, so the address lies in the reservation.
+        unsafe { self.pages.base().add(id as usize * self.frame_bytes) }
+    }
+
+    /// Counts one more holder of a shared frame, which its caller knows to have one.
+    fn hold(&self, id: u32) {
+        let was = self.counts[id as usize].fetch_add(1, Relaxed);
+        debug_assert_ne!(was, 0);
+        if was > u32::MAX / 2 {
+            // Only by forgetting two billion pins: better to stop than to wrap around and free a frame in use.
+            std::process::abort();
+        }
+    }
+
+    /// One holder less; the last one frees the frame.
+    pub(super) fn let_go(&self, id: u32) {
+        if self.counts[id as usize].fetch_sub(1, Release) == 1 {
+            fence(Acquire);
+            let mut lists = self.lists();
+            let in_use = self.in_use() - 1;
+            self.in_use.store(in_use, Relaxed);
+            if in_use + lists.warm.len() < self.limit() {
+                lists.warm.push(id);
+            } else {
+                self.discard(id);
+                lists.cold.push(id);
+            }
+        }
     }
 }
-impl std::ops::DerefMut for FreeFrame {
+
+impl std::fmt::Debug for FrameArena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FrameArena({} of {} frames of {} bytes)", self.in_use(), self.limit(), self.frame_bytes)
+    }
+}
+
+/// Frames unlinked from their slots, whose counts are let go after the grace.
+struct Unlinked {
+    arena: Arc<FrameArena>,
+    ids: Vec<u32>,
+}
+
+impl Drop for Unlinked {
+    fn drop(&mut self) {
+        for &id in &self.ids {
+            self.arena.let_go(id);
+        }
+    }
+}
+
+/// A frame that nobody else sees, to be filled. Its address does not change; it goes back to its arena when dropped.
+pub struct FreeFrame {
+    arena: Arc<FrameArena>,
+    id: u32,
+}
+
+impl FreeFrame {
+    /// Shares the frame as it is, outside of any slot.
+    pub fn into_pinned(self) -> PinnedFrame {
+        let (arena, id) = self.into_parts();
+        PinnedFrame { arena, id }
+    }
+
+    /// Takes the frame apart without letting it go: its count of 1 is the caller's.
+    pub(super) fn into_parts(self) -> (Arc<FrameArena>, u32) {
+        let f = std::mem::ManuallyDrop::new(self);
+        // SAFETY: `f` is not dropped and not used again, so the Arc moves out exactly once.
+        (unsafe { std::ptr::read(&f.arena) }, f.id)
+    }
+
+    pub(super) fn belongs_to(&self, arena: &Arc<FrameArena>) -> bool {
+        Arc::ptr_eq(&self.arena, arena)
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Another holder; from here on the frame must not be written through `self`.
+    pub(super) fn share(&self) -> PinnedFrame {
+        self.arena.hold(self.id);
+        PinnedFrame { arena: Arc::clone(&self.arena), id: self.id }
+    }
+}
+
+impl Deref for FreeFrame {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the frame is initialised memory of this length that the arena gave to `self` alone.
+        unsafe { std::slice::from_raw_parts(self.arena.address(self.id).as_ptr(), self.arena.frame_bytes) }
+    }
+}
+
+impl DerefMut for FreeFrame {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        // SAFETY: as in `deref`, borrowed mutably.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.arena.address(self.id).as_ptr(), self.arena.frame_bytes)
+        }
+    }
+}
+
+impl Drop for FreeFrame {
+    fn drop(&mut self) {
+        self.arena.let_go(self.id);
+    }
+}
+
+impl std::fmt::Debug for FreeFrame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FreeFrame({} bytes)", self.arena.frame_bytes)
+    }
+}
+
+/// A frame that stays as it is while this lives, whether or not its slot still publishes it.
+pub struct PinnedFrame {
+    arena: Arc<FrameArena>,
+    id: u32,
+}
+
+impl PinnedFrame {
+    /// Counts a holder of the frame that a slot of `arena` was seen to publish under a live guard.
+    pub(super) fn of_slot(arena: &Arc<FrameArena>, id: u32) -> PinnedFrame {
+        arena.hold(id);
+        PinnedFrame { arena: Arc::clone(arena), id }
+    }
+}
+
+impl Clone for PinnedFrame {
+    fn clone(&self) -> PinnedFrame {
+        self.arena.hold(self.id);
+        PinnedFrame { arena: Arc::clone(&self.arena), id: self.id }
+    }
+}
+
+impl Deref for PinnedFrame {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the frame is initialised memory of this length; `self` is counted, so it stays shared, and nobody
+        // writes to a shared frame.
+        unsafe { std::slice::from_raw_parts(self.arena.address(self.id).as_ptr(), self.arena.frame_bytes) }
+    }
+}
+
+impl Drop for PinnedFrame {
+    fn drop(&mut self) {
+        self.arena.let_go(self.id);
+    }
+}
+
+impl std::fmt::Debug for PinnedFrame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PinnedFrame({} bytes)", self.arena.frame_bytes)
     }
 }

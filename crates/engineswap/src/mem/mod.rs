@@ -1,7 +1,26 @@
 //! Memory for I/O and for data shared between threads without locks.
+//!
+//! Everything here is a safe interface: no use of it from safe code is undefined behaviour.
+//!
+//! - [`AlignedBuf`]: a heap buffer fit for O_DIRECT.
+//! - [`epoch`]: readers without locks or reference counts; what is replaced is dropped when no reader can see it.
+//! - [`FrameArena`], [`SlotArray`]: frames of a cache, found through arrays of slots, evicted by CLOCK.
+//! - [`AppendArena`]: append-only memory with one writer and any number of readers.
+//! - [`AtomicWords`]: zeroed atomic words on huge pages.
+//! - [`prefetch`], [`prefetch_ref`]: hints to the processor.
 
+mod append;
 mod buf;
+pub mod epoch;
 mod frames;
+mod pages;
+mod prefetch;
+mod slots;
+mod words;
 
+pub use append::{AppendArena, ArenaPos, ArenaWriter};
 pub use buf::AlignedBuf;
-pub use frames::FreeFrame;
+pub use frames::{FrameArena, FreeFrame, PinnedFrame};
+pub use prefetch::{prefetch, prefetch_ref};
+pub use slots::SlotArray;
+pub use words::AtomicWords;
