@@ -7,6 +7,8 @@ use crate::Result;
 use crate::engine::{self, Engine, RawQueue};
 use crate::file::{File, FileLock, OpenHow};
 use crate::op::{Done, Op};
+use crate::stats::IoStats;
+use crate::uri::Config;
 
 /// An I/O engine. Cheap to clone, shared by all threads.
 #[derive(Clone)]
@@ -48,6 +50,11 @@ impl Io {
     /// if set, else the best engine that works here.
     pub fn from_uri(uri: &str) -> Result<Io> {
         Ok(Io { engine: engine::open(uri)? })
+    }
+
+    /// Opens the engine that `config` describes; [`crate::Config::Auto`] as in [`Io::from_uri`].
+    pub fn from_config(config: &Config) -> Result<Io> {
+        Ok(Io { engine: engine::open_config(config)? })
     }
 
     /// An engine made by the caller.
@@ -120,6 +127,17 @@ impl Io {
     pub fn run(&self, ops: Vec<Op>) -> Vec<Done> {
         self.engine.run(ops)
     }
+
+    /// Like [`Io::run`], but calls `each` with every completion as it comes, in no order, so that results can be
+    /// used while the rest is in flight. `user` tells them apart. `each` may start batches of its own.
+    pub fn run_with(&self, ops: Vec<Op>, mut each: impl FnMut(Done)) {
+        self.engine.run_with(ops, &mut each);
+    }
+
+    /// Counters and latencies since the engine was opened.
+    pub fn stats(&self) -> IoStats {
+        self.engine.stats()
+    }
 }
 
 /// A queue of operations in flight. It belongs to the thread that made it.
@@ -154,5 +172,10 @@ impl Queue {
     /// Operations pushed whose completion has not been taken.
     pub fn in_flight(&self) -> usize {
         self.raw.in_flight()
+    }
+
+    /// The last operation pushed has no successor after all, if it asked for one ([`Op::chain`]).
+    pub fn end_chain(&mut self) {
+        self.raw.end_chain();
     }
 }

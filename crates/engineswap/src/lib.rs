@@ -16,11 +16,15 @@ mod file;
 mod io;
 pub mod mem;
 mod op;
+mod stats;
+pub mod uri;
 
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Alignment, Direct, File, FileLock, MappedFile, OpenHow};
 pub use io::{DirEntry, EngineInfo, Io, Metadata, Queue};
 pub use op::{Buf, Done, Op, OpKind, Purpose};
+pub use stats::{IoStats, OpClass, OpStats};
+pub use uri::Config;
 
 /// Lowers the scheduling priority of the calling thread (nice 10), for background work. Best effort.
 pub fn lower_thread_priority() {

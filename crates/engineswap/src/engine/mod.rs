@@ -6,9 +6,16 @@ use std::sync::Arc;
 use crate::file::{Alignment, File, FileLock, OpenHow};
 use crate::io::{DirEntry, EngineInfo, Metadata};
 use crate::op::{Done, Op, Purpose};
-use crate::{Error, ErrorKind, Result};
+use crate::stats::IoStats;
+use crate::uri::Config;
+use crate::{Error, Result};
 
+mod base;
+mod core;
 pub mod posix;
+mod runner;
+
+pub use base::OsFile;
 
 /// An engine: opens files, does directory operations, and hands out queues.
 pub trait Engine: Send + Sync {
@@ -38,6 +45,14 @@ pub trait Engine: Send + Sync {
     fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>>;
     /// See [`crate::Io::run`].
     fn run(&self, ops: Vec<Op>) -> Vec<Done>;
+    /// See [`crate::Io::run_with`].
+    fn run_with(&self, ops: Vec<Op>, each: &mut dyn FnMut(Done)) {
+        self.run(ops).into_iter().for_each(each);
+    }
+    /// See [`crate::Io::stats`].
+    fn stats(&self) -> IoStats {
+        IoStats::default()
+    }
 }
 
 /// An engine's file; see [`File`] for the meaning of each call.
@@ -54,6 +69,10 @@ pub trait RawFile: Send + Sync {
     fn is_direct(&self) -> bool;
     fn alignment(&self) -> Alignment;
     fn map(&self, len: u64) -> Result<Box<dyn RawMap>>;
+    /// The file of the operating system behind it, if it is one.
+    fn os(&self) -> Option<&OsFile> {
+        None
+    }
 }
 
 /// An engine's mapping.
@@ -71,16 +90,23 @@ pub trait RawQueue {
     fn wait(&mut self, min: usize) -> Result<()>;
     fn pop(&mut self) -> Option<Done>;
     fn in_flight(&self) -> usize;
+    /// The last operation pushed, if it is chained, has no successor.
+    fn end_chain(&mut self) {}
+    /// After an error of `submit` or `wait`: answers for every operation that is still held.
+    fn fail_all(&mut self, _e: &Error) -> Vec<Done> {
+        Vec::new()
+    }
 }
 
 /// Opens the engine that `uri` names.
 pub fn open(uri: &str) -> Result<Arc<dyn Engine>> {
-    match uri {
-        "" | "auto" | "posix" | "libaio" | "io_uring" => Ok(Arc::new(posix::Posix::new())),
-        _ => Err(Error::new(
-            ErrorKind::InvalidInput,
-            "open engine",
-            format!("unknown engine '{uri}'; valid: auto, posix, libaio, io_uring"),
-        )),
-    }
+    open_config(&uri.parse()?)
+}
+
+/// Opens the engine that `config` describes.
+pub fn open_config(config: &Config) -> Result<Arc<dyn Engine>> {
+    Ok(match config {
+        Config::Posix(c) => posix::open(c, Vec::new()),
+        _ => posix::open(&Default::default(), Vec::new()),
+    })
 }

@@ -1,210 +1,399 @@
-//! The posix engine (placeholder: sequential, buffered; the real one replaces this file).
+//! The posix engine: plain system calls; a queue's operations run on a pool of threads.
+//!
+//! The pool belongs to the engine, is started as it is needed, and ends with the engine and its last queue. A
+//! thread that waits for its queue does reads of its own meanwhile, so a batch of cached reads costs no switch.
 
 use std::collections::VecDeque;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
-use super::{Engine, RawFile, RawMap, RawQueue};
-use crate::file::{Alignment, File, FileLock, OpenHow};
-use crate::io::{DirEntry, EngineInfo, Metadata};
-use crate::op::{Buf, Done, Op, OpKind, Purpose};
+use super::base::{self, Driver, OsEngine};
+use super::core::Core;
+use super::{Engine, RawQueue};
+use crate::io::EngineInfo;
+use crate::op::{Done, Op, OpKind};
+use crate::stats::Stats;
+use crate::uri::PosixConfig;
 use crate::{Error, ErrorKind, Result};
 
-/// The engine.
-pub struct Posix;
-impl Posix {
-    /// New.
-    pub fn new() -> Posix {
-        Posix
-    }
+/// Operations of one batch in flight or waiting for a thread.
+const RUN_DEPTH: u32 = 256;
+
+/// Opens the engine.
+pub fn open(config: &PosixConfig, reasons: Vec<String>) -> Arc<dyn Engine> {
+    let pool = Arc::new(Pool::new(config.threads));
+    Arc::new(OsEngine::new(Posix { pool, config: config.clone(), reasons }))
 }
-impl Default for Posix {
-    fn default() -> Self {
-        Posix
-    }
+
+struct Posix {
+    pool: Arc<Pool>,
+    config: PosixConfig,
+    reasons: Vec<String>,
 }
-fn e(op: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    move |x| Error::from_std(op, &x).at(path)
-}
-impl Engine for Posix {
+
+impl Driver for Posix {
     fn info(&self) -> EngineInfo {
-        EngineInfo { name: "posix", uri: "posix".into(), reasons: vec![] }
+        EngineInfo { name: "posix", uri: self.config.to_string(), reasons: self.reasons.clone() }
     }
-    fn open(&self, path: &Path, how: &OpenHow) -> Result<File> {
-        let f = std::fs::OpenOptions::new()
-            .read(how.read)
-            .write(how.write)
-            .create(how.create)
-            .create_new(how.create_new)
-            .truncate(how.truncate)
-            .open(path)
-            .map_err(e("open", path))?;
-        Ok(File(Arc::new(PosixFile { f, path: path.into() })))
+
+    fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
+        let shared = Arc::new(Shared { work: Mutex::new(Work::default()), ready: Condvar::new() });
+        Ok(Box::new(PosixQueue {
+            core: Core::new(depth, stats),
+            shared,
+            pool: self.pool.clone(),
+            back: Vec::new(),
+        }))
     }
-    fn metadata(&self, path: &Path) -> Result<Option<Metadata>> {
-        match std::fs::metadata(path) {
-            Ok(m) => Ok(Some(Metadata { len: m.len(), is_dir: m.is_dir() })),
-            Err(x) if x.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(x) => Err(e("stat", path)(x)),
-        }
-    }
-    fn read_dir(&self, path: &Path) -> Result<Vec<DirEntry>> {
-        let mut v = vec![];
-        for d in std::fs::read_dir(path).map_err(e("readdir", path))? {
-            let d = d.map_err(e("readdir", path))?;
-            let is_dir = d.file_type().map_err(e("readdir", path))?.is_dir();
-            v.push(DirEntry { name: d.file_name().to_string_lossy().into_owned(), is_dir });
-        }
-        Ok(v)
-    }
-    fn create_dir_all(&self, path: &Path) -> Result<()> {
-        std::fs::create_dir_all(path).map_err(e("mkdir", path))
-    }
-    fn remove_file(&self, path: &Path) -> Result<()> {
-        std::fs::remove_file(path).map_err(e("unlink", path))
-    }
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        std::fs::remove_dir(path).map_err(e("rmdir", path))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        std::fs::rename(from, to).map_err(e("rename", from))
-    }
-    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
-        std::fs::hard_link(from, to).map_err(e("link", from))
-    }
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        std::fs::File::open(path).and_then(|d| d.sync_all()).map_err(e("fsync directory", path))
-    }
-    fn lock_file(&self, path: &Path) -> Result<FileLock> {
-        let f = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(e("open", path))?;
-        f.try_lock().map_err(|_| Error::new(ErrorKind::Locked, "lock", "held by another").at(path))?;
-        Ok(FileLock::new(File(Arc::new(PosixFile { f, path: path.into() }))))
-    }
-    fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>> {
-        Ok(Box::new(Q { depth: depth as usize, todo: VecDeque::new(), done: VecDeque::new() }))
-    }
-    fn run(&self, ops: Vec<Op>) -> Vec<Done> {
-        ops.into_iter().map(do_op).collect()
+
+    fn run_depth(&self) -> u32 {
+        RUN_DEPTH
     }
 }
-fn do_op(mut op: Op) -> Done {
-    let len = op.len as usize;
-    let f = op.file.clone();
-    let result = (|| match op.kind {
-        OpKind::Read => match &mut op.buf {
-            Buf::Aligned(b) => f.read_at(&mut b[..len], op.offset, op.purpose).map(|n| n as u64),
-            Buf::Frame(b) => f.read_at(&mut b[..len], op.offset, op.purpose).map(|n| n as u64),
-            Buf::Frames(v) => {
-                let mut total = 0;
-                for b in v {
-                    let want = b.len().min(len - total);
-                    let n = f.read_at(&mut b[..want], op.offset + total as u64, op.purpose)?;
-                    total += n;
-                    if n < want || total == len {
-                        break;
-                    }
-                }
-                Ok(total as u64)
+
+fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that holds these locks can panic halfway through a change.
+    m.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The pool's side that its threads know: queues with work, once for each operation.
+struct Jobs {
+    list: Mutex<JobList>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct JobList {
+    queues: VecDeque<Arc<Shared>>,
+    idle: usize,
+    stop: bool,
+}
+
+struct Pool {
+    jobs: Arc<Jobs>,
+    limit: usize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Pool {
+    fn new(limit: u32) -> Pool {
+        let jobs = Arc::new(Jobs { list: Mutex::new(JobList::default()), wake: Condvar::new() });
+        Pool { jobs, limit: limit.max(1) as usize, threads: Mutex::new(Vec::new()) }
+    }
+
+    /// Announces `n` operations of `queue`; says whether there is a thread to do them.
+    fn announce(&self, queue: &Arc<Shared>, n: usize) -> bool {
+        let (waiting, idle) = {
+            let mut list = lock(&self.jobs.list);
+            list.queues.extend(std::iter::repeat_n(queue, n).cloned());
+            (list.queues.len(), list.idle)
+        };
+        for _ in 0..n.min(idle) {
+            self.jobs.wake.notify_one();
+        }
+        let mut threads = lock(&self.threads);
+        for _ in idle..waiting {
+            if threads.len() >= self.limit {
+                break;
             }
-            Buf::None => Ok(0),
-        },
-        OpKind::Write { dsync } => match &op.buf {
-            Buf::Aligned(b) => f.0.write_all_at(&b[..len], op.offset, dsync, op.purpose).map(|()| op.len),
-            _ => Err(Error::new(ErrorKind::InvalidInput, "write", "no buffer")),
-        },
-        OpKind::SyncAll => f.sync_all(op.purpose).map(|()| 0),
-        OpKind::SyncData => f.sync_data(op.purpose).map(|()| 0),
-        OpKind::SyncRange => f.0.sync_range(op.offset, op.len, op.purpose).map(|()| 0),
-        OpKind::Allocate => f.allocate(op.offset, op.len).map(|()| 0),
-    })();
-    Done { user: op.user, result, buf: op.buf }
-}
-struct Q {
-    depth: usize,
-    todo: VecDeque<Op>,
-    done: VecDeque<Done>,
-}
-impl RawQueue for Q {
-    fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
-        if self.in_flight() >= self.depth {
-            return Err(op);
+            let jobs = self.jobs.clone();
+            match std::thread::Builder::new().name("engineswap".into()).spawn(move || work(&jobs)) {
+                Ok(t) => threads.push(t),
+                // No more threads to be had: those that exist, or the caller, do the work.
+                Err(_) => break,
+            }
         }
-        self.todo.push_back(op);
-        Ok(())
+        !threads.is_empty()
     }
-    fn submit(&mut self) -> Result<()> {
-        while let Some(op) = self.todo.pop_front() {
-            self.done.push_back(do_op(op));
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        lock(&self.jobs.list).stop = true;
+        self.jobs.wake.notify_all();
+        for t in lock(&self.threads).drain(..) {
+            // A thread's own panic was caught and answered.
+            let _ = t.join();
         }
-        Ok(())
-    }
-    fn wait(&mut self, _min: usize) -> Result<()> {
-        self.submit()
-    }
-    fn pop(&mut self) -> Option<Done> {
-        self.done.pop_front()
-    }
-    fn in_flight(&self) -> usize {
-        self.todo.len() + self.done.len()
     }
 }
-struct PosixFile {
-    f: std::fs::File,
-    path: PathBuf,
+
+fn work(jobs: &Jobs) {
+    let mut list = lock(&jobs.list);
+    loop {
+        if let Some(queue) = list.queues.pop_front() {
+            drop(list);
+            // The caller may have done it already.
+            let job = lock(&queue.work).todo.pop_front();
+            if let Some(job) = job {
+                queue.finish(run(job));
+            }
+            drop(queue);
+            list = lock(&jobs.list);
+        } else if list.stop {
+            return;
+        } else {
+            list.idle += 1;
+            list = jobs.wake.wait(list).unwrap_or_else(PoisonError::into_inner);
+            list.idle -= 1;
+        }
+    }
 }
-impl RawFile for PosixFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64, _p: Purpose) -> Result<usize> {
+
+/// One queue as its workers see it.
+struct Shared {
+    work: Mutex<Work>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct Work {
+    todo: VecDeque<(u32, Op)>,
+    done: Vec<(u32, Op, Result<u64>)>,
+    /// The owner waits until so many are done.
+    wanted: usize,
+}
+
+impl Shared {
+    fn finish(&self, done: (u32, Op, Result<u64>)) {
+        let mut w = lock(&self.work);
+        w.done.push(done);
+        if w.wanted > 0 && w.done.len() >= w.wanted {
+            self.ready.notify_one();
+        }
+    }
+}
+
+fn run((slot, mut op): (u32, Op)) -> (u32, Op, Result<u64>) {
+    let result = catch_unwind(AssertUnwindSafe(|| base::execute(&mut op)));
+    let result = result.unwrap_or_else(|_| {
+        Err(Error::new(ErrorKind::Io, base::name(op.kind), "the thread that did it panicked")
+            .at(op.file.path()))
+    });
+    (slot, op, result)
+}
+
+struct PosixQueue {
+    core: Core,
+    shared: Arc<Shared>,
+    pool: Arc<Pool>,
+    back: Vec<(u32, Op, Result<u64>)>,
+}
+
+impl PosixQueue {
+    fn collect(&mut self) {
+        std::mem::swap(&mut lock(&self.shared.work).done, &mut self.back);
+        if self.back.is_empty() {
+            return;
+        }
+        self.core.tick();
+        for (slot, op, result) in self.back.drain(..) {
+            self.core.bring_back(slot, op, result);
+        }
+    }
+
+    fn start(&mut self) {
         let mut n = 0;
-        while n < buf.len() {
-            match self.f.read_at(&mut buf[n..], offset + n as u64).map_err(e("read", &self.path))? {
-                0 => break,
-                k => n += k,
+        if self.core.has_pending() {
+            self.core.tick();
+            let mut work = lock(&self.shared.work);
+            while let Some(i) = self.core.next_pending() {
+                if let Some(op) = self.core.lend(i) {
+                    work.todo.push_back((i, op));
+                    n += 1;
+                }
             }
         }
-        Ok(n)
+        if n > 0 && !self.pool.announce(&self.shared, n) {
+            while self.help(|_| true) {}
+        }
     }
-    fn write_all_at(&self, buf: &[u8], offset: u64, dsync: bool, _p: Purpose) -> Result<()> {
-        self.f.write_all_at(buf, offset).map_err(e("write", &self.path))?;
-        if dsync {
-            self.f.sync_data().map_err(e("fdatasync", &self.path))?;
+
+    /// Does one of its own operations that no thread has taken yet.
+    fn help(&mut self, what: impl Fn(&Op) -> bool) -> bool {
+        let mut work = lock(&self.shared.work);
+        if !work.todo.back().is_some_and(|(_, op)| what(op)) {
+            return false;
+        }
+        let job = work.todo.pop_back();
+        drop(work);
+        job.map(|job| self.shared.finish(run(job))).is_some()
+    }
+
+    /// Waits until `n` operations are back; reads that nobody has taken are done here.
+    fn wait_for(&mut self, n: usize) {
+        loop {
+            if lock(&self.shared.work).done.len() >= n {
+                break;
+            }
+            if self.help(|op| op.kind == OpKind::Read) {
+                continue;
+            }
+            let mut work = lock(&self.shared.work);
+            work.wanted = n;
+            while work.done.len() < n {
+                work = self.shared.ready.wait(work).unwrap_or_else(PoisonError::into_inner);
+            }
+            work.wanted = 0;
+            break;
+        }
+        self.collect();
+    }
+}
+
+impl RawQueue for PosixQueue {
+    fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
+        self.core.push(op)
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        self.collect();
+        self.start();
+        Ok(())
+    }
+
+    fn wait(&mut self, min: usize) -> Result<()> {
+        self.submit()?;
+        let min = min.min(self.core.in_flight());
+        while self.core.ready() < min {
+            let missing = (min - self.core.ready()).min(self.core.running());
+            if missing == 0 {
+                break;
+            }
+            self.wait_for(missing);
+            // What was chained after an operation that came back.
+            self.start();
         }
         Ok(())
     }
-    fn sync(&self, data_only: bool, _p: Purpose) -> Result<()> {
-        if data_only { self.f.sync_data() } else { self.f.sync_all() }.map_err(e("fsync", &self.path))
+
+    fn pop(&mut self) -> Option<Done> {
+        if self.core.ready() == 0 && self.core.running() > 0 {
+            self.collect();
+            self.start();
+        }
+        self.core.pop()
     }
-    fn sync_range(&self, _offset: u64, _len: u64, _p: Purpose) -> Result<()> {
-        Ok(())
+
+    fn in_flight(&self) -> usize {
+        self.core.in_flight()
     }
-    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        // SAFETY: a plain system call on an open descriptor.
-        let r = unsafe { libc::posix_fallocate(self.f.as_raw_fd(), offset as i64, len as i64) };
-        if r == 0 { Ok(()) } else { Err(Error::from_errno("fallocate", r).at(&self.path)) }
+
+    fn end_chain(&mut self) {
+        self.core.end_chain();
     }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.f.set_len(len).map_err(e("truncate", &self.path))
+
+    fn fail_all(&mut self, e: &Error) -> Vec<Done> {
+        self.core.fail_all(e)
     }
-    fn len(&self) -> Result<u64> {
-        Ok(self.f.metadata().map_err(e("stat", &self.path))?.len())
+}
+
+impl Drop for PosixQueue {
+    fn drop(&mut self) {
+        // Operations own what they touch, so workers could go on alone; but a caller that drops its queue may
+        // rely on nothing being written afterwards.
+        self.core.discard_pending();
+        while self.core.running() > 0 {
+            self.wait_for(1);
+            self.start();
+        }
     }
-    fn path(&self) -> &Path {
-        &self.path
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::mem::AlignedBuf;
+    use crate::{Buf, Direct, ErrorKind, Io, Op, OpenHow, Purpose};
+
+    fn io() -> Io {
+        Io::from_uri("posix?threads=4").unwrap()
     }
-    fn is_direct(&self) -> bool {
-        false
+
+    #[test]
+    fn a_batch_comes_back_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = io();
+        for direct in [Direct::No, Direct::Prefer] {
+            let f = io.open(&dir.path().join("f"), &OpenHow::read_write().direct(direct)).unwrap();
+            let mut data = AlignedBuf::zeroed(64 * 4096);
+            for (i, page) in data.chunks_mut(4096).enumerate() {
+                page.fill(i as u8);
+            }
+            f.write_all_at(&data, 0, Purpose(1)).unwrap();
+            let ops = (0..100u64).map(|i| {
+                let buf = Buf::Aligned(AlignedBuf::zeroed(4096));
+                Op::read(&f, (i * 7 % 66) * 4096, 4096, buf, Purpose(2)).user(1000 + i)
+            });
+            for (i, done) in io.run(ops.collect()).into_iter().enumerate() {
+                assert_eq!(done.user, 1000 + i as u64);
+                let page = i * 7 % 66;
+                assert_eq!(done.result.unwrap(), if page < 64 { 4096 } else { 0 });
+                let Buf::Aligned(b) = done.buf else { panic!("the buffer is gone") };
+                assert!(b.iter().all(|x| *x == if page < 64 { page as u8 } else { 0 }));
+            }
+        }
+        let stats = io.stats();
+        assert_eq!(stats.of(crate::OpClass::Read, Purpose(2)).ops, 200);
+        assert_eq!(stats.writes().bytes, 2 * 64 * 4096);
     }
-    fn alignment(&self) -> Alignment {
-        Alignment { memory: 1, offset: 1 }
+
+    #[test]
+    fn chains_stop_at_the_first_failure() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = io();
+        let f = io.open(&dir.path().join("f"), &OpenHow::read_write()).unwrap();
+        let r = io.open(&dir.path().join("f"), &OpenHow::read()).unwrap();
+        let buf = || Buf::Aligned(AlignedBuf::zeroed(4096));
+        let ops = vec![
+            Op::write(&f, 0, 4096, buf(), Purpose(0)).then(),
+            Op::write(&r, 4096, 4096, buf(), Purpose(0)).then(),
+            Op::write(&f, 8192, 4096, buf(), Purpose(0)).then(),
+            Op::sync_data(&f, Purpose(0)),
+            Op::write(&f, 0, 10, buf(), Purpose(0)),
+        ];
+        let kinds: Vec<_> = io.run(ops).into_iter().map(|d| d.result.map_err(|e| e.kind())).collect();
+        let c = Err(ErrorKind::Canceled);
+        assert_eq!(kinds, [Ok(4096), Err(ErrorKind::Io), c, c, Ok(10)]);
+        assert_eq!(f.len().unwrap(), 4096);
     }
-    fn map(&self, _len: u64) -> Result<Box<dyn RawMap>> {
-        Err(Error::new(ErrorKind::Unsupported, "mmap", "not yet").at(&self.path))
+
+    #[test]
+    fn the_pool_outlives_what_it_has_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = io();
+        let f = io.open(&dir.path().join("f"), &OpenHow::read_write()).unwrap();
+        let mut q = io.queue(8).unwrap();
+        for i in 0..8 {
+            let buf = Buf::Aligned(AlignedBuf::zeroed(4096));
+            q.push(Op::write(&f, i * 4096, 4096, buf, Purpose(0)).then()).unwrap();
+        }
+        q.submit().unwrap();
+        drop(io);
+        drop(q);
+        assert_eq!(f.len().unwrap(), 8 * 4096);
+        drop(f);
+    }
+
+    #[test]
+    fn mappings_and_locks() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = io();
+        let path = dir.path().join("f");
+        let f = io.open(&path, &OpenHow::create_new()).unwrap();
+        assert_eq!(f.map(4096).err().unwrap().kind(), ErrorKind::InvalidInput);
+        f.allocate(0, 8192).unwrap();
+        let mut m = f.map(8192).unwrap();
+        m.write(4090, b"over the page");
+        f.sync_data(Purpose(0)).unwrap();
+        drop(m);
+        assert_eq!(&std::fs::read(&path).unwrap()[4090..4103], b"over the page");
+        let lock = io.lock_file(&dir.path().join("LOCK")).unwrap();
+        let other = Arc::new(io.clone());
+        assert_eq!(other.lock_file(&dir.path().join("LOCK")).err().unwrap().kind(), ErrorKind::Locked);
+        drop(lock);
+        other.lock_file(&dir.path().join("LOCK")).unwrap();
     }
 }

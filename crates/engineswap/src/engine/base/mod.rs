@@ -1,0 +1,113 @@
+//! What every engine of the operating system shares: files, mappings, locks, directories, and operations
+//! done as plain system calls. The engines differ only in how their queues overlap operations.
+
+mod dirs;
+mod exec;
+mod map;
+mod os_file;
+mod transfer;
+
+pub(crate) use exec::{check, execute, name};
+pub use os_file::OsFile;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Engine, RawQueue, runner};
+use crate::Result;
+use crate::file::{File, FileLock, OpenHow};
+use crate::io::{DirEntry, EngineInfo, Metadata};
+use crate::op::{Done, Op};
+use crate::stats::{IoStats, Stats};
+
+/// How an engine of the operating system makes its queues.
+pub(crate) trait Driver: Send + Sync {
+    /// What it is.
+    fn info(&self) -> EngineInfo;
+    /// A queue for the calling thread.
+    fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>>;
+    /// The depth of the queues made for [`Engine::run`].
+    fn run_depth(&self) -> u32;
+}
+
+/// An engine of the operating system: shared files and directories, the driver's queues.
+pub(crate) struct OsEngine<D> {
+    driver: D,
+    stats: Arc<Stats>,
+    /// Threads keep a queue per engine; the strong side of it says that the engine is still there.
+    token: Arc<u64>,
+}
+
+impl<D: Driver> OsEngine<D> {
+    pub(crate) fn new(driver: D) -> OsEngine<D> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        OsEngine { driver, stats: Arc::new(Stats::new()), token: Arc::new(NEXT.fetch_add(1, Relaxed)) }
+    }
+}
+
+impl<D: Driver> Engine for OsEngine<D> {
+    fn info(&self) -> EngineInfo {
+        self.driver.info()
+    }
+
+    fn open(&self, path: &Path, how: &OpenHow) -> Result<File> {
+        Ok(File::from_raw(Arc::new(OsFile::open(path, how, &self.stats)?)))
+    }
+
+    fn metadata(&self, path: &Path) -> Result<Option<Metadata>> {
+        dirs::metadata(path)
+    }
+
+    fn read_dir(&self, path: &Path) -> Result<Vec<DirEntry>> {
+        dirs::read_dir(path)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        dirs::create_dir_all(path)
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<()> {
+        dirs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> Result<()> {
+        dirs::remove_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        dirs::rename(from, to)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        dirs::hard_link(from, to)
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        dirs::sync_dir(path)
+    }
+
+    fn lock_file(&self, path: &Path) -> Result<FileLock> {
+        let file = OsFile::open(path, &OpenHow::read_write(), &self.stats)?;
+        file.lock_exclusive()?;
+        Ok(FileLock::new(File::from_raw(Arc::new(file))))
+    }
+
+    fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>> {
+        self.driver.queue(depth, &self.stats)
+    }
+
+    fn run(&self, ops: Vec<Op>) -> Vec<Done> {
+        let make = || self.driver.queue(self.driver.run_depth(), &self.stats);
+        runner::run(&self.token, ops, &make, &self.stats)
+    }
+
+    fn run_with(&self, ops: Vec<Op>, each: &mut dyn FnMut(Done)) {
+        let make = || self.driver.queue(self.driver.run_depth(), &self.stats);
+        runner::run_with(&self.token, ops, &make, &self.stats, each);
+    }
+
+    fn stats(&self) -> IoStats {
+        self.stats.snapshot()
+    }
+}

@@ -1,0 +1,447 @@
+//! A file of the operating system, with plain system calls.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+use super::map::Mapping;
+use super::transfer::{self, Sys};
+use crate::engine::{RawFile, RawMap};
+use crate::file::{Alignment, Direct, OpenHow};
+use crate::mem::{AlignedBuf, FreeFrame};
+use crate::op::Purpose;
+use crate::stats::{OpClass, Stats};
+use crate::{Error, ErrorKind, Result};
+
+const BUFFERED: Alignment = Alignment { memory: 1, offset: 1 };
+/// For kernels and file systems that do not tell: every block device takes these.
+const DIRECT_FALLBACK: Alignment = Alignment { memory: 512, offset: 4096 };
+
+/// An open file.
+pub struct OsFile {
+    fd: OwnedFd,
+    path: PathBuf,
+    direct: bool,
+    alignment: Alignment,
+    stats: Arc<Stats>,
+    /// The errno of the first failed sync, 0 before. It never goes back: the kernel reports a write-back error
+    /// once, so a later success would be a lie.
+    sync_errno: AtomicI32,
+    /// RWF_DSYNC is refused here: write, then fdatasync.
+    no_dsync: AtomicBool,
+}
+
+impl OsFile {
+    pub(crate) fn open(path: &Path, how: &OpenHow, stats: &Arc<Stats>) -> Result<OsFile> {
+        let fd = open_fd(path, how)?;
+        let mut file = OsFile {
+            fd,
+            path: path.to_path_buf(),
+            direct: false,
+            alignment: BUFFERED,
+            stats: stats.clone(),
+            sync_errno: AtomicI32::new(0),
+            no_dsync: AtomicBool::new(false),
+        };
+        if how.direct != Direct::No {
+            match set_direct(file.fd.as_raw_fd()) {
+                Ok(a) => (file.direct, file.alignment) = (true, a),
+                Err(_) if how.direct == Direct::Prefer => {}
+                Err(e) => {
+                    if how.create_new {
+                        // Ours and empty: leave nothing behind.
+                        let _ = std::fs::remove_file(path);
+                    }
+                    return Err(Error::from_errno("open", e)
+                        .with_kind(ErrorKind::Unsupported)
+                        .at(path)
+                        .detail("the file system has no direct I/O (O_DIRECT) for this file"));
+                }
+            }
+        }
+        Ok(file)
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// The error that every sync gives after one has failed.
+    pub(crate) fn check_sync(&self, op: &'static str) -> Result<()> {
+        match self.sync_errno.load(Ordering::Acquire) {
+            0 => Ok(()),
+            e => Err(Error::from_errno(op, e).with_kind(ErrorKind::SyncFailed).at(&self.path).detail(
+                "an earlier sync of this file failed; what it covered may be lost, and no later sync can tell",
+            )),
+        }
+    }
+
+    /// Remembers that a sync of some kind failed.
+    pub(crate) fn sync_failed(&self, errno: i32) {
+        let _ = self.sync_errno.compare_exchange(0, errno.max(1), Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Whether a durable write that failed with `errno` may have used up a report of failed write-back.
+    pub(crate) fn spoils_sync(errno: i32) -> bool {
+        use libc::{EAGAIN, EBADF, ECANCELED, EFAULT, EFBIG, EINTR, EINVAL, ENOSYS, EOPNOTSUPP, EPERM};
+        ![EAGAIN, EBADF, ECANCELED, EFAULT, EFBIG, EINTR, EINVAL, ENOSYS, EOPNOTSUPP, EPERM].contains(&errno)
+    }
+
+    pub(crate) fn error(&self, op: &'static str, errno: i32) -> Error {
+        Error::from_errno(op, errno).at(&self.path)
+    }
+
+    pub(crate) fn is_aligned(&self, ptr: *const u8, offset: u64, len: u64) -> bool {
+        !self.direct || transfer::is_aligned(self.alignment, ptr, offset, len)
+    }
+
+    /// Takes a lock of this open file, against other processes and other opens of this process.
+    pub(super) fn lock_exclusive(&self) -> Result<()> {
+        // SAFETY: `flock` is plain data; all-zero bytes are a valid value.
+        let mut how: libc::flock = unsafe { std::mem::zeroed() };
+        how.l_type = libc::F_WRLCK as libc::c_short;
+        how.l_whence = libc::SEEK_SET as libc::c_short;
+        // SAFETY: a plain system call that reads `how`.
+        let ofd =
+            transfer::retry_intr(|| unsafe { libc::fcntl(self.fd(), libc::F_OFD_SETLK, &how) } as isize);
+        let got = match ofd {
+            // No locks of open files here: the older kind does the same for the whole file.
+            // SAFETY: a plain system call.
+            Err(libc::EINVAL) => {
+                transfer::retry_intr(
+                    || unsafe { libc::flock(self.fd(), libc::LOCK_EX | libc::LOCK_NB) } as isize
+                )
+            }
+            other => other,
+        };
+        match got {
+            Ok(_) => Ok(()),
+            Err(e @ (libc::EAGAIN | libc::EACCES)) => Err(self
+                .error("lock", e)
+                .with_kind(ErrorKind::Locked)
+                .detail("held by another process, or by another handle of this one")),
+            Err(e) => Err(self.error("lock", e)),
+        }
+    }
+
+    fn timed<T>(
+        &self,
+        class: OpClass,
+        purpose: Purpose,
+        bytes: impl FnOnce(&T) -> u64,
+        call: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let start = self.stats.now();
+        let out = call();
+        let took = self.stats.now().saturating_sub(start);
+        self.stats.record(class, purpose, out.as_ref().map_or(0, bytes), out.is_ok(), took);
+        out
+    }
+
+    fn read_sys(&self, buf: &mut [u8], offset: u64) -> Sys<usize> {
+        if self.is_aligned(buf.as_ptr(), offset, buf.len() as u64) {
+            transfer::read_full(self.fd(), buf, offset, self.alignment)
+        } else {
+            self.stats.bounced();
+            transfer::read_bounced(self.fd(), buf, offset, self.alignment)
+        }
+    }
+
+    /// Reads consecutive bytes into frames, `len` in all or until the file ends.
+    pub(crate) fn read_frames_at(
+        &self,
+        frames: &mut [FreeFrame],
+        len: usize,
+        offset: u64,
+        purpose: Purpose,
+    ) -> Result<usize> {
+        let mut call = || {
+            let (mut left, mut at, mut aligned) = (len, offset, true);
+            let mut iov = Vec::with_capacity(frames.len());
+            for f in frames.iter_mut() {
+                let n = f.len().min(left);
+                if n == 0 {
+                    break;
+                }
+                aligned &= self.is_aligned(f.as_ptr(), at, n as u64);
+                iov.push(libc::iovec { iov_base: f.as_mut_ptr().cast(), iov_len: n });
+                left -= n;
+                at += n as u64;
+            }
+            if aligned {
+                return transfer::read_full_vectored(self.fd(), &mut iov, offset, self.alignment);
+            }
+            let mut n = 0;
+            for f in frames.iter_mut() {
+                let want = f.len().min(len - n);
+                let k = self.read_sys(&mut f[..want], offset + n as u64)?;
+                n += k;
+                if k < want || n == len {
+                    break;
+                }
+            }
+            Ok(n)
+        };
+        self.timed(
+            OpClass::Read,
+            purpose,
+            |n| *n as u64,
+            || call().map_err(|e| self.error("read", e).range(offset, len as u64)),
+        )
+    }
+
+    fn write_sys(&self, buf: &[u8], offset: u64, dsync: bool) -> Sys<()> {
+        let aligned = self.is_aligned(buf.as_ptr(), offset, buf.len() as u64);
+        if !aligned {
+            self.stats.bounced();
+        }
+        let write = |flags| match aligned {
+            true => transfer::write_full(self.fd(), buf, offset, flags),
+            false => transfer::write_bounced(self.fd(), buf, offset, flags),
+        };
+        if !dsync {
+            return write(0);
+        }
+        if !self.no_dsync.load(Ordering::Relaxed) {
+            match write(libc::RWF_DSYNC) {
+                Err(libc::EOPNOTSUPP | libc::ENOSYS) => self.no_dsync.store(true, Ordering::Relaxed),
+                Err(e) if Self::spoils_sync(e) => {
+                    self.sync_failed(e);
+                    return Err(e);
+                }
+                other => return other,
+            }
+        }
+        write(0)?;
+        self.sync_sys(true)
+    }
+
+    fn sync_sys(&self, data_only: bool) -> Sys<()> {
+        // SAFETY: plain system calls on an open descriptor.
+        let call = || unsafe { if data_only { libc::fdatasync(self.fd()) } else { libc::fsync(self.fd()) } };
+        match transfer::retry_intr(|| call() as isize) {
+            Ok(_) => Ok(()),
+            Err(e) => {
+                self.sync_failed(e);
+                Err(e)
+            }
+        }
+    }
+
+    fn allocate_sys(&self, offset: u64, len: u64) -> Sys<()> {
+        // SAFETY: a plain system call on an open descriptor.
+        let call = || unsafe { libc::fallocate(self.fd(), 0, offset as libc::off_t, len as libc::off_t) };
+        match transfer::retry_intr(|| call() as isize) {
+            Ok(_) => return Ok(()),
+            Err(libc::EOPNOTSUPP | libc::ENOSYS) => {}
+            Err(e) => return Err(e),
+        }
+        // No fallocate here: write zeros where the file has no bytes yet. What lies inside of the file is left
+        // as it is, since it cannot be told from a hole without a race.
+        let end = offset.checked_add(len).ok_or(libc::EFBIG)?;
+        let unit = self.alignment.offset.max(1) as u64;
+        let zeros = AlignedBuf::zeroed(1 << 20);
+        let mut at = self.len_sys()?.max(offset).next_multiple_of(unit);
+        while at < end {
+            let n = (end - at).next_multiple_of(unit).min(zeros.len() as u64);
+            self.write_sys(&zeros[..n as usize], at, false)?;
+            at += n;
+        }
+        // The last unit may have grown the file beyond what was asked; and a file that ends between two units
+        // has not been grown yet.
+        if at > end || self.len_sys()? < end { self.set_len_sys(end) } else { Ok(()) }
+    }
+
+    fn set_len_sys(&self, len: u64) -> Sys<()> {
+        let len = libc::off_t::try_from(len).map_err(|_| libc::EFBIG)?;
+        // SAFETY: a plain system call on an open descriptor.
+        transfer::retry_intr(|| unsafe { libc::ftruncate(self.fd(), len) } as isize).map(|_| ())
+    }
+
+    fn len_sys(&self) -> Sys<u64> {
+        // SAFETY: `stat` is plain data; all-zero bytes are a valid value.
+        let mut st: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: the kernel fills `st`.
+        transfer::retry_intr(|| unsafe { libc::fstat(self.fd(), &mut st) } as isize)?;
+        Ok(st.st_size as u64)
+    }
+}
+
+impl RawFile for OsFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Result<usize> {
+        let len = buf.len() as u64;
+        self.timed(
+            OpClass::Read,
+            purpose,
+            |n| *n as u64,
+            || self.read_sys(buf, offset).map_err(|e| self.error("read", e).range(offset, len)),
+        )
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64, dsync: bool, purpose: Purpose) -> Result<()> {
+        let len = buf.len() as u64;
+        if self.direct && !transfer::is_aligned(self.alignment, std::ptr::null(), offset, len) {
+            let what = format!("a direct write must be aligned to {} bytes", self.alignment.offset);
+            return Err(Error::new(ErrorKind::InvalidInput, "write", what).at(&self.path).range(offset, len));
+        }
+        if dsync {
+            self.check_sync("write")?;
+        }
+        self.timed(
+            OpClass::Write,
+            purpose,
+            |_| len,
+            || self.write_sys(buf, offset, dsync).map_err(|e| self.error("write", e).range(offset, len)),
+        )
+    }
+
+    fn sync(&self, data_only: bool, purpose: Purpose) -> Result<()> {
+        let op = if data_only { "fdatasync" } else { "fsync" };
+        self.check_sync(op)?;
+        self.timed(OpClass::Sync, purpose, |_| 0, || self.sync_sys(data_only).map_err(|e| self.error(op, e)))
+    }
+
+    fn sync_range(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+        self.check_sync("sync_file_range")?;
+        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+            | libc::SYNC_FILE_RANGE_WRITE
+            | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        // SAFETY: a plain system call on an open descriptor.
+        let call = || unsafe { libc::sync_file_range(self.fd(), offset as i64, len as i64, flags) };
+        self.timed(
+            OpClass::SyncRange,
+            purpose,
+            |_| 0,
+            || match transfer::retry_intr(|| call() as isize) {
+                Ok(_) => Ok(()),
+                // Only a hint: where it cannot be had, the sync that follows does all the work.
+                Err(libc::ENOSYS | libc::EOPNOTSUPP | libc::ESPIPE) => Ok(()),
+                Err(e) => {
+                    // It reports, and so uses up, write-back errors that the next fsync would have reported.
+                    if Self::spoils_sync(e) {
+                        self.sync_failed(e);
+                    }
+                    Err(self.error("sync_file_range", e).range(offset, len))
+                }
+            },
+        )
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        self.timed(
+            OpClass::Allocate,
+            Purpose::default(),
+            |_| 0,
+            || self.allocate_sys(offset, len).map_err(|e| self.error("fallocate", e).range(offset, len)),
+        )
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.set_len_sys(len).map_err(|e| self.error("truncate", e).range(0, len))
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.len_sys().map_err(|e| self.error("stat", e))
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    fn alignment(&self) -> Alignment {
+        self.alignment
+    }
+
+    fn map(&self, len: u64) -> Result<Box<dyn RawMap>> {
+        let have = self.len()?;
+        if self.direct || have < len {
+            let why = match self.direct {
+                true => "a direct file is not mapped: the two do not see each other's writes".to_string(),
+                false => format!("the file has {have} bytes, not {len}"),
+            };
+            return Err(Error::new(ErrorKind::InvalidInput, "mmap", why).at(&self.path));
+        }
+        match Mapping::new(self.fd(), len) {
+            Ok(m) => Ok(Box::new(m)),
+            Err(e) if matches!(e.errno(), Some(libc::ENODEV | libc::EOPNOTSUPP)) => {
+                Err(e.with_kind(ErrorKind::Unsupported).at(&self.path))
+            }
+            Err(e) => Err(e.at(&self.path)),
+        }
+    }
+
+    fn os(&self) -> Option<&OsFile> {
+        Some(self)
+    }
+}
+
+fn open_fd(path: &Path, how: &OpenHow) -> Result<OwnedFd> {
+    let mut flags = libc::O_CLOEXEC;
+    flags |= match (how.read, how.write) {
+        (true, true) => libc::O_RDWR,
+        (false, true) => libc::O_WRONLY,
+        (true, false) => libc::O_RDONLY,
+        (false, false) => {
+            return Err(
+                Error::new(ErrorKind::InvalidInput, "open", "neither for reading nor writing").at(path)
+            );
+        }
+    };
+    if (how.truncate || how.create || how.create_new) && !how.write {
+        return Err(Error::new(ErrorKind::InvalidInput, "open", "made or cut but not for writing").at(path));
+    }
+    if how.create_new {
+        flags |= libc::O_CREAT | libc::O_EXCL;
+    } else if how.create {
+        flags |= libc::O_CREAT;
+    }
+    if how.truncate {
+        flags |= libc::O_TRUNC;
+    }
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| Error::new(ErrorKind::InvalidInput, "open", "a zero byte in the path").at(path))?;
+    // SAFETY: `name` is a zero-terminated string that lives for the call.
+    let fd = transfer::retry_intr(|| unsafe { libc::open(name.as_ptr(), flags, 0o644) } as isize)
+        .map_err(|e| Error::from_errno("open", e).at(path))?;
+    // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Turns O_DIRECT on. Not at open: an open that makes the file and then refuses O_DIRECT leaves it behind.
+fn set_direct(fd: RawFd) -> Sys<Alignment> {
+    let alignment = dio_alignment(fd)?;
+    // SAFETY: plain system calls on an open descriptor.
+    let flags = transfer::retry_intr(|| unsafe { libc::fcntl(fd, libc::F_GETFL) } as isize)? as i32;
+    // SAFETY: as above.
+    transfer::retry_intr(|| unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_DIRECT) } as isize)?;
+    Ok(alignment)
+}
+
+/// What statx says of direct I/O on this file; EINVAL if it says that there is none.
+fn dio_alignment(fd: RawFd) -> Sys<Alignment> {
+    // SAFETY: `statx` is plain data; all-zero bytes are a valid value.
+    let mut st: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: an empty path with AT_EMPTY_PATH means the descriptor; the kernel fills `st`.
+    let r = unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut st) };
+    if r != 0 || st.stx_mask & libc::STATX_DIOALIGN == 0 {
+        return Ok(DIRECT_FALLBACK);
+    }
+    let (memory, offset) = (st.stx_dio_mem_align, st.stx_dio_offset_align);
+    if memory == 0 || offset == 0 {
+        return Err(libc::EINVAL);
+    }
+    // AlignedBuf can serve no more than its own alignment, and no device known asks for more.
+    if memory as usize > AlignedBuf::ALIGN || offset as usize > (1 << 20) {
+        return Err(libc::EINVAL);
+    }
+    Ok(Alignment { memory, offset })
+}

@@ -1,0 +1,552 @@
+//! What the queues of all engines share: slots with a generation, the order of chains, continuation of short
+//! transfers, and completions waiting to be taken.
+//!
+//! An operation lives in its slot from [`Core::push`] until it is finished, so its buffer and its file stay
+//! alive as long as the kernel or a worker may touch them. A slot's generation is part of the tag that goes out
+//! with a request; a completion with another generation is stale and is ignored.
+//!
+//! A chained operation waits in its slot until the one before it has fully succeeded. An engine may hand it to
+//! the kernel early, linked; the core then sorts out what a broken link means.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::base::{self, OsFile};
+use crate::op::{Buf, Done, Op, OpKind};
+use crate::stats::{OpClass, Stats};
+use crate::{Error, ErrorKind, Result};
+
+/// The most that one read or write call transfers on Linux, and a multiple of every alignment.
+const MAX_TRANSFER: u64 = 0x7fff_f000;
+/// After so many EAGAIN an operation is done by a plain, blocking call.
+const MAX_AGAIN: u32 = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    /// In the list of operations to start.
+    Pending,
+    /// Waits for the operation before it in its chain.
+    Chained,
+    /// The kernel or a worker has it.
+    Running,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    Unknown,
+    Good,
+    Bad,
+}
+
+/// Where the chain stands that the next push may continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chain {
+    None,
+    After(u32),
+    Finished(bool),
+}
+
+struct Slot {
+    generation: u32,
+    state: State,
+    before: Before,
+    next: Option<u32>,
+    op: Option<Op>,
+    done: u64,
+    again: u32,
+    started: u64,
+    abandoned: bool,
+    iov: Vec<libc::iovec>,
+}
+
+/// One request to the kernel: what is left of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) fd: i32,
+    pub(crate) offset: u64,
+    pub(crate) what: What,
+    /// Known to be done by a kernel worker.
+    pub(crate) punted: bool,
+}
+
+/// The kind of a request, with memory that stays where it is while the slot is running.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Read { ptr: *mut u8, len: u32 },
+    ReadV { iov: *const libc::iovec, n: u32 },
+    Write { ptr: *mut u8, len: u32, dsync: bool },
+    WriteV { iov: *const libc::iovec, n: u32, dsync: bool },
+    Sync { data_only: bool },
+    SyncRange { len: u64 },
+    Allocate { len: u64 },
+}
+
+pub(crate) struct Core {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    pending: VecDeque<u32>,
+    ready: VecDeque<Done>,
+    chain: Chain,
+    running: usize,
+    busy_since: u64,
+    now: u64,
+    stats: Arc<Stats>,
+}
+
+/// The error of an operation whose chain broke before it.
+pub(crate) fn canceled(op: &Op) -> Error {
+    Error::new(
+        ErrorKind::Canceled,
+        base::name(op.kind),
+        "an operation before it in its chain did not fully succeed",
+    )
+    .at(op.file.path())
+    .range(op.offset, op.len)
+}
+
+/// Whether this result lets a chain go on.
+pub(crate) fn is_full(op: &Op, result: &Result<u64>) -> bool {
+    match (op.kind, result) {
+        (_, Err(_)) => false,
+        (OpKind::Read | OpKind::Write { .. }, Ok(n)) => *n == op.len,
+        (_, Ok(_)) => true,
+    }
+}
+
+impl Core {
+    pub(crate) fn new(depth: u32, stats: &Arc<Stats>) -> Core {
+        let depth = depth.max(1);
+        let slot = |_| Slot {
+            generation: 0,
+            state: State::Free,
+            before: Before::Nothing,
+            next: None,
+            op: None,
+            done: 0,
+            again: 0,
+            started: 0,
+            abandoned: false,
+            iov: Vec::new(),
+        };
+        Core {
+            slots: (0..depth).map(slot).collect(),
+            free: (0..depth).rev().collect(),
+            pending: VecDeque::with_capacity(depth as usize),
+            ready: VecDeque::with_capacity(depth as usize),
+            chain: Chain::None,
+            running: 0,
+            busy_since: 0,
+            now: 0,
+            stats: stats.clone(),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Adds an operation, or gives it back when `depth` have not been taken yet.
+    #[allow(clippy::result_large_err)]
+    pub(crate) fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
+        if self.in_flight() >= self.slots.len() {
+            return Err(op);
+        }
+        let Some(i) = self.free.pop() else { return Err(op) };
+        let before = std::mem::replace(&mut self.chain, Chain::None);
+        if op.chain {
+            self.chain = Chain::After(i);
+        }
+        let s = &mut self.slots[i as usize];
+        s.op = Some(op);
+        (s.done, s.again, s.started, s.next, s.abandoned) = (0, 0, 0, None, false);
+        s.before = Before::Nothing;
+        match before {
+            Chain::None | Chain::Finished(true) => {
+                s.state = State::Pending;
+                self.pending.push_back(i);
+            }
+            Chain::After(p) => {
+                s.state = State::Chained;
+                s.before = Before::Unknown;
+                self.slots[p as usize].next = Some(i);
+            }
+            Chain::Finished(false) => {
+                s.state = State::Chained;
+                self.cancel_from(i);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets that the last operation asked for a successor.
+    pub(crate) fn end_chain(&mut self) {
+        self.chain = Chain::None;
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Done> {
+        self.ready.pop_front()
+    }
+
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.slots.len() - self.free.len() + self.ready.len()
+    }
+
+    /// Operations that the kernel or workers have.
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Reads the clock, for the starts or completions that follow.
+    pub(crate) fn tick(&mut self) {
+        self.now = self.stats.now();
+    }
+
+    pub(crate) fn next_pending(&mut self) -> Option<u32> {
+        self.pending.pop_front()
+    }
+
+    /// Puts an operation that could not be started yet back to the front.
+    pub(crate) fn not_started(&mut self, i: u32) {
+        self.slots[i as usize].state = State::Pending;
+        self.pending.push_front(i);
+    }
+
+    /// Drops what was never started: operations pushed but not submitted, and those chained after them.
+    pub(crate) fn discard_pending(&mut self) {
+        while let Some(i) = self.pending.pop_front() {
+            self.slots[i as usize].abandoned = true;
+            self.finish(i, Err(Error::from_errno("drop", libc::ECANCELED)));
+        }
+        self.ready.clear();
+    }
+
+    /// The tag to send out with a request.
+    pub(crate) fn tag(&self, i: u32) -> u64 {
+        u64::from(self.slots[i as usize].generation) << 32 | u64::from(i)
+    }
+
+    /// The slot of a tag, unless the tag is stale.
+    pub(crate) fn slot_of(&self, tag: u64) -> Option<u32> {
+        let i = tag as u32;
+        let s = self.slots.get(i as usize)?;
+        (s.generation == (tag >> 32) as u32 && s.state == State::Running).then_some(i)
+    }
+
+    /// The operation that may be linked after `i`.
+    pub(crate) fn chained_after(&self, i: u32) -> Option<u32> {
+        self.slots[i as usize].next.filter(|n| self.slots[*n as usize].state == State::Chained)
+    }
+
+    /// Marks an operation as handed out.
+    pub(crate) fn set_running(&mut self, i: u32) {
+        let s = &mut self.slots[i as usize];
+        s.state = State::Running;
+        if s.started == 0 {
+            s.started = self.now;
+        }
+        if self.running == 0 {
+            self.busy_since = self.now;
+        }
+        self.running += 1;
+    }
+
+    fn set_stopped(&mut self) {
+        self.running -= 1;
+        if self.running == 0 {
+            self.stats.queue_busy(self.now.saturating_sub(self.busy_since));
+        }
+    }
+
+    /// A linked operation that the kernel never saw waits in user space again.
+    pub(crate) fn unlink(&mut self, i: u32) {
+        self.set_stopped();
+        self.slots[i as usize].state = State::Chained;
+        self.settle_before(i);
+    }
+
+    /// What is left of an operation as a request to the kernel; `None` if it is to be done by plain calls:
+    /// a buffered write (the kernel would only hand it to a worker), a direct transfer that is not aligned,
+    /// a file of another kind of engine, a wrong argument, a file whose sync has failed.
+    pub(crate) fn request(&mut self, i: u32) -> Option<Request> {
+        let s = &mut self.slots[i as usize];
+        let op = s.op.as_mut()?;
+        let os: &OsFile = op.file.0.os()?;
+        if base::check(op).is_err() {
+            return None;
+        }
+        let fd = os.fd();
+        let direct = op.file.0.is_direct();
+        let left = (op.len - s.done).min(MAX_TRANSFER);
+        let offset = op.offset + s.done;
+        let (what, punted) = match op.kind {
+            _ if op.len == 0
+                && !matches!(op.kind, OpKind::SyncAll | OpKind::SyncData | OpKind::SyncRange) =>
+            {
+                return None;
+            }
+            OpKind::Read | OpKind::Write { .. } => {
+                let (write, dsync) = match op.kind {
+                    OpKind::Write { dsync } => (true, dsync),
+                    _ => (false, false),
+                };
+                if write && !direct && !dsync || dsync && os.check_sync("write").is_err() {
+                    return None;
+                }
+                let (ptr, len) = match &mut op.buf {
+                    Buf::None => return None,
+                    Buf::Aligned(b) => (b[s.done as usize..].as_mut_ptr(), left),
+                    Buf::Frame(b) => (b[s.done as usize..].as_mut_ptr(), left),
+                    Buf::Frames(v) if v.len() == 1 => (v[0][s.done as usize..].as_mut_ptr(), left),
+                    Buf::Frames(v) => {
+                        vectors(&mut s.iov, v, s.done, left);
+                        (std::ptr::null_mut(), left)
+                    }
+                };
+                let vectored = ptr.is_null();
+                let aligned = match vectored {
+                    true => {
+                        let mut at = offset;
+                        s.iov.iter().all(|v| {
+                            let ok = os.is_aligned(v.iov_base.cast(), at, v.iov_len as u64);
+                            at += v.iov_len as u64;
+                            ok
+                        })
+                    }
+                    false => os.is_aligned(ptr, offset, len),
+                };
+                if !aligned {
+                    return None;
+                }
+                let (iov, n, len) = (s.iov.as_ptr(), s.iov.len() as u32, len as u32);
+                let what = match (write, vectored) {
+                    (false, false) => What::Read { ptr, len },
+                    (false, true) => What::ReadV { iov, n },
+                    (true, false) => What::Write { ptr, len, dsync },
+                    (true, true) => What::WriteV { iov, n, dsync },
+                };
+                (what, write && !direct)
+            }
+            OpKind::SyncAll | OpKind::SyncData | OpKind::SyncRange if os.check_sync("sync").is_err() => {
+                return None;
+            }
+            OpKind::SyncAll => (What::Sync { data_only: false }, true),
+            OpKind::SyncData => (What::Sync { data_only: true }, true),
+            OpKind::SyncRange => (What::SyncRange { len: op.len }, true),
+            OpKind::Allocate => (What::Allocate { len: op.len }, true),
+        };
+        Some(Request { fd, offset, what, punted })
+    }
+
+    /// Does an operation by plain calls, from its beginning, and finishes it.
+    pub(crate) fn run_inline(&mut self, i: u32) {
+        let s = &mut self.slots[i as usize];
+        if let Some(op) = s.op.as_mut() {
+            self.stats.inline();
+            let result = base::execute(op);
+            self.finish(i, result);
+        }
+    }
+
+    /// Takes the kernel's answer to a request.
+    pub(crate) fn complete(&mut self, i: u32, res: i64) {
+        self.set_stopped();
+        let now = self.now;
+        let s = &mut self.slots[i as usize];
+        let Some(op) = s.op.as_ref() else { return };
+        let transfer = matches!(op.kind, OpKind::Read | OpKind::Write { .. });
+        if res < 0 {
+            let errno = res.unsigned_abs().min(i32::MAX as u64) as i32;
+            match errno {
+                libc::ECANCELED if s.before != Before::Nothing => {
+                    s.state = State::Chained;
+                    return self.settle_before(i);
+                }
+                libc::EINTR | libc::EAGAIN if s.again < MAX_AGAIN => {
+                    s.again += 1;
+                    return self.not_started(i);
+                }
+                // Plain calls know what to do without RWF_DSYNC, without fallocate, and with a device that
+                // keeps answering EAGAIN. The whole operation is done over: the same bytes, to the same place.
+                libc::EINTR | libc::EAGAIN | libc::EOPNOTSUPP | libc::ENOSYS => return self.run_inline(i),
+                libc::EINVAL
+                    if matches!(
+                        op.kind,
+                        OpKind::SyncRange | OpKind::Allocate | OpKind::SyncAll | OpKind::SyncData
+                    ) =>
+                {
+                    // An engine without this operation (libaio before its fsync).
+                    return self.run_inline(i);
+                }
+                _ => {}
+            }
+            let spoils = match op.kind {
+                OpKind::SyncAll | OpKind::SyncData => true,
+                OpKind::Write { dsync: true } | OpKind::SyncRange => OsFile::spoils_sync(errno),
+                _ => false,
+            };
+            if let (true, Some(os)) = (spoils, op.file.0.os()) {
+                os.sync_failed(errno);
+            }
+            let mut e = Error::from_errno(base::name(op.kind), errno).at(op.file.path());
+            if !matches!(op.kind, OpKind::SyncAll | OpKind::SyncData) {
+                e = e.range(op.offset, op.len);
+            }
+            return self.finish_counted(i, now, Err(e));
+        }
+        if !transfer {
+            return self.finish_counted(i, now, Ok(0));
+        }
+        let read = op.kind == OpKind::Read;
+        s.done = (s.done + res as u64).min(op.len);
+        if s.done == op.len {
+            let n = s.done;
+            return self.finish_counted(i, now, Ok(n));
+        }
+        let unit = op.file.0.alignment().offset.max(1) as u64;
+        if read && (res == 0 || !s.done.is_multiple_of(unit)) {
+            // The end of the file; a direct read that stops between two units has met it too.
+            let n = s.done;
+            return self.finish_counted(i, now, Ok(n));
+        }
+        if res == 0 || !s.done.is_multiple_of(unit) {
+            let e = Error::new(
+                ErrorKind::Io,
+                "write",
+                format!("the kernel wrote {} bytes and then no more", s.done),
+            )
+            .at(op.file.path())
+            .range(op.offset, op.len);
+            return self.finish_counted(i, now, Err(e));
+        }
+        self.not_started(i);
+    }
+
+    /// Takes the operation out for a worker, which brings it back through [`Core::bring_back`].
+    pub(crate) fn lend(&mut self, i: u32) -> Option<Op> {
+        let op = self.slots[i as usize].op.take()?;
+        self.set_running(i);
+        Some(op)
+    }
+
+    /// Takes back what was lent, with its result.
+    pub(crate) fn bring_back(&mut self, i: u32, op: Op, result: Result<u64>) {
+        self.set_stopped();
+        let s = &mut self.slots[i as usize];
+        self.stats.queued(1, self.now.saturating_sub(s.started));
+        s.op = Some(op);
+        self.finish(i, result);
+    }
+
+    fn finish_counted(&mut self, i: u32, now: u64, result: Result<u64>) {
+        let s = &self.slots[i as usize];
+        let took = now.saturating_sub(s.started);
+        if let Some(op) = &s.op {
+            let bytes = *result.as_ref().unwrap_or(&0);
+            self.stats.record(OpClass::of(op.kind), op.purpose, bytes, result.is_ok(), took);
+            self.stats.queued(1, took);
+        }
+        self.finish(i, result);
+    }
+
+    /// Ends an operation and starts or cancels what is chained after it.
+    fn finish(&mut self, i: u32, result: Result<u64>) {
+        let s = &mut self.slots[i as usize];
+        let Some(op) = s.op.take() else { return };
+        let good = is_full(&op, &result);
+        let next = s.next.take();
+        let abandoned = s.abandoned;
+        s.generation = s.generation.wrapping_add(1);
+        s.state = State::Free;
+        s.before = Before::Nothing;
+        self.free.push(i);
+        if self.chain == Chain::After(i) {
+            self.chain = Chain::Finished(good);
+        }
+        if !abandoned {
+            self.ready.push_back(Done { user: op.user, result, buf: op.buf });
+        }
+        if let Some(n) = next {
+            self.slots[n as usize].before = if good { Before::Good } else { Before::Bad };
+            if self.slots[n as usize].state == State::Chained {
+                self.settle_before(n);
+            }
+        }
+    }
+
+    /// Moves a chained operation on once it is known how the one before it ended.
+    fn settle_before(&mut self, i: u32) {
+        let s = &mut self.slots[i as usize];
+        match s.before {
+            Before::Unknown => {}
+            Before::Nothing | Before::Good => {
+                s.before = Before::Nothing;
+                s.state = State::Pending;
+                self.pending.push_back(i);
+            }
+            Before::Bad => self.cancel_from(i),
+        }
+    }
+
+    /// Cancels a chained operation and all that are chained after it (but for those that the kernel has, which
+    /// are canceled when they come back).
+    fn cancel_from(&mut self, i: u32) {
+        let Some(op) = self.slots[i as usize].op.as_ref() else { return };
+        let e = canceled(op);
+        self.finish(i, Err(e));
+    }
+
+    /// Answers for every operation that is not finished, because the queue is broken. Buffers that the kernel
+    /// may still touch stay in their slots.
+    pub(crate) fn fail_all(&mut self, e: &Error) -> Vec<Done> {
+        let mut out: Vec<Done> = self.ready.drain(..).collect();
+        self.pending.clear();
+        self.chain = Chain::None;
+        for i in 0..self.slots.len() as u32 {
+            let s = &mut self.slots[i as usize];
+            let Some(op) = s.op.as_mut().filter(|_| !s.abandoned) else { continue };
+            let user = op.user;
+            let running = s.state == State::Running;
+            let buf = if running { Buf::None } else { std::mem::take(&mut op.buf) };
+            s.abandoned = true;
+            (s.next, s.before) = (None, Before::Nothing);
+            out.push(Done { user, result: Err(e.clone()), buf });
+            if !running {
+                s.op = None;
+                s.state = State::Free;
+                s.generation = s.generation.wrapping_add(1);
+                self.free.push(i);
+            }
+        }
+        out
+    }
+}
+
+/// The part of consecutive buffers from `skip` on, `left` bytes, at most IOV_MAX vectors.
+fn vectors(iov: &mut Vec<libc::iovec>, frames: &mut [crate::mem::FreeFrame], skip: u64, left: u64) {
+    iov.clear();
+    let (mut skip, mut left) = (skip as usize, left as usize);
+    for f in frames {
+        let len = f.len();
+        if skip >= len {
+            skip -= len;
+            continue;
+        }
+        let n = (len - skip).min(left);
+        if n == 0 || iov.len() == libc::UIO_MAXIOV as usize {
+            break;
+        }
+        iov.push(libc::iovec { iov_base: f[skip..].as_mut_ptr().cast(), iov_len: n });
+        skip = 0;
+        left -= n;
+    }
+}

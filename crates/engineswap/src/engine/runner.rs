@@ -1,0 +1,150 @@
+//! [`crate::Io::run`]: a batch on a queue that the calling thread keeps for the engine.
+//!
+//! A thread keeps at most [`KEPT`] queues; those of engines that are gone are dropped when it makes another.
+//! While a batch runs its queue is out of the thread's list, so a callback that runs a batch of its own gets
+//! another one.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use super::{RawQueue, base};
+use crate::op::{Buf, Done, Op};
+use crate::stats::Stats;
+use crate::{Error, Result};
+
+const KEPT: usize = 8;
+
+type Make<'a> = &'a dyn Fn() -> Result<Box<dyn RawQueue>>;
+
+struct Kept {
+    engine: Weak<u64>,
+    id: u64,
+    queue: Box<dyn RawQueue>,
+}
+
+thread_local! {
+    static QUEUES: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+}
+
+fn take(id: u64) -> Option<Box<dyn RawQueue>> {
+    // The list is not to be had while the thread ends.
+    QUEUES
+        .try_with(|q| {
+            let mut q = q.borrow_mut();
+            let i = q.iter().position(|k| k.id == id)?;
+            Some(q.swap_remove(i).queue)
+        })
+        .ok()?
+}
+
+fn put_back(token: &Arc<u64>, queue: Box<dyn RawQueue>) {
+    // What is thrown out is dropped only after the list is given back: a queue's drop is not trivial.
+    let _ = QUEUES.try_with(|q| {
+        let mut q = q.borrow_mut();
+        let mut out: Vec<Kept> = q.extract_if(.., |k| k.engine.strong_count() == 0).collect();
+        if q.len() >= KEPT {
+            out.push(q.remove(0));
+        }
+        q.push(Kept { engine: Arc::downgrade(token), id: **token, queue });
+        drop(q);
+        out
+    });
+}
+
+/// Runs all operations; the results are in their order.
+pub(super) fn run(token: &Arc<u64>, mut ops: Vec<Op>, make: Make<'_>, stats: &Stats) -> Vec<Done> {
+    if ops.len() == 1 {
+        return ops.into_iter().map(alone).collect();
+    }
+    // The place in the batch travels as the tag; the caller's tags wait in the results.
+    let mut out: Vec<Done> = Vec::with_capacity(ops.len());
+    for (i, op) in ops.iter_mut().enumerate() {
+        let unfinished = Err(Error::from_errno("run", libc::ECANCELED));
+        out.push(Done { user: op.user, result: unfinished, buf: Buf::None });
+        op.user = i as u64;
+    }
+    run_with(token, ops, make, stats, &mut |done| {
+        let place = &mut out[done.user as usize];
+        place.result = done.result;
+        place.buf = done.buf;
+    });
+    out
+}
+
+/// Runs all operations and calls `each` with every completion as it comes.
+pub(super) fn run_with(
+    token: &Arc<u64>,
+    ops: Vec<Op>,
+    make: Make<'_>,
+    stats: &Stats,
+    each: &mut dyn FnMut(Done),
+) {
+    if ops.len() < 2 {
+        ops.into_iter().map(alone).for_each(each);
+        return;
+    }
+    let queue = match take(**token) {
+        Some(q) => Ok(q),
+        None => make(),
+    };
+    let Ok(mut queue) = queue else {
+        // This thread cannot have a queue now (descriptors, memory). The engine works, so the operations are
+        // done all the same, one by one, and counted as such.
+        stats.fallback();
+        one_by_one(ops, each);
+        return;
+    };
+    if drive(&mut *queue, ops, each) {
+        put_back(token, queue);
+    }
+}
+
+/// Feeds the operations through; says whether the queue can be used again.
+fn drive(queue: &mut dyn RawQueue, ops: Vec<Op>, each: &mut dyn FnMut(Done)) -> bool {
+    let mut ops = ops.into_iter();
+    let mut held = None;
+    loop {
+        while let Some(op) = held.take().or_else(|| ops.next()) {
+            if let Err(op) = queue.push(op) {
+                held = Some(op);
+                break;
+            }
+        }
+        if queue.in_flight() == 0 {
+            queue.end_chain();
+            return true;
+        }
+        // In groups: the results of the first are used, or their places refilled, while the rest is in flight.
+        let n = queue.in_flight();
+        let group = if n <= 16 { n } else { (n / 4).max(8) };
+        let waited = queue.wait(group);
+        while let Some(done) = queue.pop() {
+            each(done);
+        }
+        if let Err(e) = waited {
+            // The queue itself broke. It answers for every operation that it still holds.
+            for done in queue.fail_all(&e) {
+                each(done);
+            }
+            for op in held.into_iter().chain(ops) {
+                each(Done { user: op.user, result: Err(e.clone()), buf: op.buf });
+            }
+            return false;
+        }
+    }
+}
+
+fn alone(mut op: Op) -> Done {
+    let result = base::execute(&mut op);
+    Done { user: op.user, result, buf: op.buf }
+}
+
+fn one_by_one(ops: Vec<Op>, each: &mut dyn FnMut(Done)) {
+    let mut go = true;
+    for mut op in ops {
+        let result = if go { base::execute(&mut op) } else { Err(super::core::canceled(&op)) };
+        let chain = op.chain;
+        go = !chain || super::core::is_full(&op, &result);
+        each(Done { user: op.user, result, buf: op.buf });
+    }
+}

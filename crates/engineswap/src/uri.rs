@@ -1,0 +1,289 @@
+//! Engine URIs: `NAME[?OPTION[=VALUE][&OPTION...]]`, and the typed configuration that says the same.
+//!
+//! | URI | engine | options |
+//! |---|---|---|
+//! | `auto` or empty | the environment variable `ENGINESWAP`, else the best that works here | |
+//! | `posix` | plain system calls, a thread pool for batches | `threads` (1 to 1024, default 16) |
+//! | `libaio` | Linux native AIO | `depth` (1 to 4096, default 128) |
+//! | `io_uring` | io_uring | `depth` (1 to 4096, default 128), `single_issuer`, `defer_taskrun`, `coop_taskrun`, `no_sqarray` |
+//!
+//! A flag is `on` when named alone; `=on`, `=1`, `=true`, `=yes` and their opposites work too. A flag of
+//! io_uring that is not named is used where the kernel has it; a named one that the kernel refuses is an error.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{Error, ErrorKind, Result};
+
+/// The engine names.
+pub const ENGINES: [&str; 4] = ["auto", "posix", "libaio", "io_uring"];
+
+/// Which engine, with its options.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Config {
+    /// The environment variable `ENGINESWAP` if set, else the best engine that works here.
+    #[default]
+    Auto,
+    /// Plain system calls.
+    Posix(PosixConfig),
+    /// Linux native AIO.
+    Libaio(LibaioConfig),
+    /// io_uring.
+    IoUring(UringConfig),
+}
+
+/// Options of the posix engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PosixConfig {
+    /// The most threads of the pool that serves queues and batches.
+    pub threads: u32,
+}
+
+impl Default for PosixConfig {
+    fn default() -> PosixConfig {
+        PosixConfig { threads: 16 }
+    }
+}
+
+/// Options of the libaio engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LibaioConfig {
+    /// Operations in flight at most, in each queue.
+    pub depth: u32,
+}
+
+impl Default for LibaioConfig {
+    fn default() -> LibaioConfig {
+        LibaioConfig { depth: 128 }
+    }
+}
+
+/// Options of the io_uring engine. A flag that is `None` is used where the kernel has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UringConfig {
+    /// Operations in flight at most, in each queue.
+    pub depth: u32,
+    /// IORING_SETUP_SINGLE_ISSUER (Linux 6.0).
+    pub single_issuer: Option<bool>,
+    /// IORING_SETUP_DEFER_TASKRUN (Linux 6.1); needs `single_issuer`.
+    pub defer_taskrun: Option<bool>,
+    /// IORING_SETUP_COOP_TASKRUN (Linux 5.19).
+    pub coop_taskrun: Option<bool>,
+    /// IORING_SETUP_NO_SQARRAY (Linux 6.6).
+    pub no_sqarray: Option<bool>,
+}
+
+impl Default for UringConfig {
+    fn default() -> UringConfig {
+        UringConfig {
+            depth: 128,
+            single_issuer: None,
+            defer_taskrun: None,
+            coop_taskrun: None,
+            no_sqarray: None,
+        }
+    }
+}
+
+impl Config {
+    /// posix with so many threads.
+    pub fn posix(threads: u32) -> Config {
+        Config::Posix(PosixConfig { threads })
+    }
+
+    /// libaio with this depth.
+    pub fn libaio(depth: u32) -> Config {
+        Config::Libaio(LibaioConfig { depth })
+    }
+
+    /// io_uring with this depth and every flag that the kernel has.
+    pub fn io_uring(depth: u32) -> Config {
+        Config::IoUring(UringConfig { depth, ..UringConfig::default() })
+    }
+}
+
+const POSIX_OPTIONS: &str = "threads";
+const LIBAIO_OPTIONS: &str = "depth";
+const URING_OPTIONS: &str = "depth, single_issuer, defer_taskrun, coop_taskrun, no_sqarray";
+
+fn bad(why: String) -> Error {
+    Error::new(ErrorKind::InvalidInput, "engine URI", why)
+}
+
+fn number(name: &str, value: Option<&str>, max: u32) -> Result<u32> {
+    let parsed = value.and_then(|v| v.parse::<u32>().ok()).filter(|n| (1..=max).contains(n));
+    parsed
+        .ok_or_else(|| bad(format!("'{name}' takes a number from 1 to {max}, not '{}'", value.unwrap_or(""))))
+}
+
+fn flag(name: &str, value: Option<&str>) -> Result<Option<bool>> {
+    match value {
+        None | Some("on" | "1" | "true" | "yes") => Ok(Some(true)),
+        Some("off" | "0" | "false" | "no") => Ok(Some(false)),
+        Some(v) => Err(bad(format!("'{name}' takes on or off, not '{v}'"))),
+    }
+}
+
+fn unknown(engine: &str, name: &str, valid: &str) -> Error {
+    bad(format!("unknown option '{name}' of {engine}; valid: {valid}"))
+}
+
+impl FromStr for Config {
+    type Err = Error;
+
+    fn from_str(uri: &str) -> Result<Config> {
+        let uri = uri.trim();
+        let (name, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let options = query.split('&').filter(|o| !o.is_empty()).map(|o| match o.split_once('=') {
+            Some((k, v)) => (k, Some(v)),
+            None => (o, None),
+        });
+        match name {
+            "" | "auto" => match options.into_iter().next() {
+                None => Ok(Config::Auto),
+                Some((o, _)) => Err(unknown("auto", o, "none (name an engine to give it options)")),
+            },
+            "posix" => {
+                let mut c = PosixConfig::default();
+                for (k, v) in options {
+                    match k {
+                        "threads" => c.threads = number(k, v, 1024)?,
+                        _ => return Err(unknown(name, k, POSIX_OPTIONS)),
+                    }
+                }
+                Ok(Config::Posix(c))
+            }
+            "libaio" => {
+                let mut c = LibaioConfig::default();
+                for (k, v) in options {
+                    match k {
+                        "depth" => c.depth = number(k, v, 4096)?,
+                        _ => return Err(unknown(name, k, LIBAIO_OPTIONS)),
+                    }
+                }
+                Ok(Config::Libaio(c))
+            }
+            "io_uring" => {
+                let mut c = UringConfig::default();
+                for (k, v) in options {
+                    match k {
+                        "depth" => c.depth = number(k, v, 4096)?,
+                        "single_issuer" => c.single_issuer = flag(k, v)?,
+                        "defer_taskrun" => c.defer_taskrun = flag(k, v)?,
+                        "coop_taskrun" => c.coop_taskrun = flag(k, v)?,
+                        "no_sqarray" => c.no_sqarray = flag(k, v)?,
+                        _ => return Err(unknown(name, k, URING_OPTIONS)),
+                    }
+                }
+                if c.defer_taskrun == Some(true) && c.single_issuer == Some(false) {
+                    return Err(bad("'defer_taskrun' needs 'single_issuer'".into()));
+                }
+                Ok(Config::IoUring(c))
+            }
+            _ => Err(bad(format!("unknown engine '{name}'; valid: {}", ENGINES.join(", ")))),
+        }
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Config::Auto => write!(f, "auto"),
+            Config::Posix(c) => c.fmt(f),
+            Config::Libaio(c) => c.fmt(f),
+            Config::IoUring(c) => c.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for PosixConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "posix?threads={}", self.threads)
+    }
+}
+
+impl fmt::Display for LibaioConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "libaio?depth={}", self.depth)
+    }
+}
+
+impl fmt::Display for UringConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "io_uring?depth={}", self.depth)?;
+        let flags = [
+            ("single_issuer", self.single_issuer),
+            ("defer_taskrun", self.defer_taskrun),
+            ("coop_taskrun", self.coop_taskrun),
+            ("no_sqarray", self.no_sqarray),
+        ];
+        for (name, value) in flags {
+            match value {
+                Some(true) => write!(f, "&{name}")?,
+                Some(false) => write!(f, "&{name}=off")?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(s: &str) -> Result<Config> {
+        s.parse()
+    }
+
+    #[test]
+    fn names_and_options() {
+        assert_eq!(parse("").unwrap(), Config::Auto);
+        assert_eq!(parse("auto").unwrap(), Config::Auto);
+        assert_eq!(parse("posix?threads=3").unwrap(), Config::posix(3));
+        assert_eq!(parse("libaio").unwrap(), Config::libaio(128));
+        let want = UringConfig {
+            depth: 64,
+            coop_taskrun: Some(true),
+            no_sqarray: Some(false),
+            ..UringConfig::default()
+        };
+        assert_eq!(parse("io_uring?depth=64&coop_taskrun&no_sqarray=0").unwrap(), Config::IoUring(want));
+    }
+
+    #[test]
+    fn mistakes_list_what_is_valid() {
+        for (uri, part) in [
+            ("iouring", "valid: auto, posix, libaio, io_uring"),
+            ("io_uring?sqpol", "valid: depth, single_issuer"),
+            ("posix?depth=3", "valid: threads"),
+            ("auto?depth=3", "name an engine"),
+            ("libaio?depth=0", "from 1 to 4096"),
+            ("libaio?depth", "from 1 to 4096"),
+            ("io_uring?coop_taskrun=maybe", "on or off"),
+            ("io_uring?defer_taskrun&single_issuer=off", "needs 'single_issuer'"),
+        ] {
+            let e = parse(uri).unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::InvalidInput);
+            assert!(e.to_string().contains(part), "{uri}: {e}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_string_panics(s in ".*") {
+            let _ = parse(&s);
+        }
+
+        #[test]
+        fn no_near_miss_panics_and_what_parses_prints_back(
+            s in "(auto|posix|libaio|io_uring|x)?\\??((depth|threads|single_issuer|defer_taskrun|coop_taskrun|no_sqarray|y)(=(on|off|0|1|12|-3|99999999999)?)?&?){0,4}"
+        ) {
+            if let Ok(c) = parse(&s) {
+                prop_assert_eq!(parse(&c.to_string()).unwrap(), c);
+            }
+        }
+    }
+}
