@@ -17,6 +17,10 @@ mod files;
 #[allow(dead_code)]
 mod key;
 #[allow(dead_code)]
+mod log;
+#[allow(dead_code)]
+mod manifest;
+#[allow(dead_code)]
 mod merge;
 mod options;
 #[allow(dead_code)]

@@ -1,0 +1,200 @@
+//! The write-ahead log: frames appended to fixed-size, recycled segment files, and their replay.
+//!
+//! The log treats a payload as bytes and a position as (segment number, offset). Its promises:
+//! - [`LogWriter`] is unique and lives under the writer's lock; nothing it does waits for the device, except
+//!   when a segment is needed and none has been prepared ([`Log::prepare`]).
+//! - After [`Log::sync_to`] returns `Ok` for a frame's position, or a [`Turn`] has been had for it, that frame
+//!   and every frame before it are on the device.
+//! - [`replay`] yields a prefix of what was appended. Bytes of a recycled segment's former life are never
+//!   believed: a frame's checksum covers its segment's number and its offset.
+//! - The first I/O error stops the log for good: later calls fail with [`Error::Stopped`] and its reason.
+//!
+//! Two ways to write, never mixed on one file:
+//! - *mapped*: [`LogWriter::append`] copies into a mapping (or does one `pwrite` where there are no mappings);
+//!   a durable write then calls [`Log::sync_to`], without the writer's lock.
+//! - *direct*: [`LogWriter::reserve`] gives a frame its place and copies it to an aligned buffer; without the
+//!   writer's lock, [`Log::write`] puts it on the device, several threads at once, and returns the frame's
+//!   [`Turn`] when every earlier turn is over. The caller applies and publishes while it holds the turn.
+//!
+//! The byte layout is in docs/formats/log.md.
+
+mod frame;
+mod pool;
+mod replay;
+mod segment;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod turn;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use engineswap::Io;
+use engineswap::mem::AlignedBuf;
+
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::sync::Mutex;
+
+pub(crate) use replay::{Lost, ReplayEnd, ReplayFrom, replay};
+pub(crate) use turn::{Reserved, Turn};
+pub(crate) use writer::LogWriter;
+
+/// Version of the segment format that is written here, and the newest that is read.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+/// Longest payload of one frame in bytes.
+pub(crate) const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64 - (1 << 20);
+
+/// A position in the log: just behind a frame. Positions are ordered as the frames were appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub(crate) struct LogPos {
+    /// Number of the segment.
+    pub segment: u64,
+    /// Offset in it.
+    pub offset: u64,
+}
+
+/// How frames reach their file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// Copied into a mapping of the file; by `pwrite` where the engine or file system has no mappings.
+    Mapped,
+    /// By one `pwrite` each.
+    Pwrite,
+    /// By O_DIRECT writes that are durable when they return.
+    Direct,
+}
+
+/// Settings of a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogOptions {
+    pub medium: Medium,
+    /// Bytes of a segment, a multiple of 4096 and at least 64 KiB. A frame that does not fit one has a segment
+    /// of its own.
+    pub segment_bytes: u64,
+    /// Released segments kept for recycling; more are removed.
+    pub keep_free: usize,
+    /// Segments that [`Log::prepare`] keeps ready.
+    pub prepare_ahead: usize,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions { medium: Medium::Mapped, segment_bytes: 16 << 20, keep_free: 6, prepare_ahead: 2 }
+    }
+}
+
+/// Gives the next file number, each one only once.
+pub(crate) type NextNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// The shared half of a log; see the module's documentation. Made with its [`LogWriter`] by [`Log::create`].
+pub(crate) struct Log {
+    io: Io,
+    dir: PathBuf,
+    options: LogOptions,
+    next_number: NextNumber,
+    poison: Poison,
+    pool: Mutex<pool::Pool>,
+    /// Segments with frames that have not been released, oldest first; the last is the active one.
+    live: Mutex<std::collections::VecDeque<Arc<segment::Segment>>>,
+    sync: sync::Syncer,
+    turns: turn::Turnstile,
+    buffers: Mutex<Vec<AlignedBuf>>,
+    written_bytes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl Log {
+    /// A new log in `dir`, which must hold no live segment. Makes its first segment at once. The log's number
+    /// space is that of `next_number`; [`LogWriter::segment`] says where the log begins.
+    pub fn create(
+        io: &Io,
+        dir: &Path,
+        options: LogOptions,
+        next_number: NextNumber,
+    ) -> Result<(Arc<Log>, LogWriter)> {
+        let segment_bytes = options.segment_bytes.clamp(64 << 10, 1 << 30).next_multiple_of(4096);
+        let log = Arc::new(Log {
+            io: io.clone(),
+            dir: dir.to_path_buf(),
+            options: LogOptions { segment_bytes, ..options },
+            next_number,
+            poison: Poison::default(),
+            pool: Mutex::default(),
+            live: Mutex::default(),
+            sync: sync::Syncer::default(),
+            turns: turn::Turnstile::default(),
+            buffers: Mutex::default(),
+            written_bytes: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+        });
+        if options.medium == Medium::Direct {
+            // Durable writes into blocks that were never written cost a journal commit each.
+            log.prepare_one()?;
+        }
+        let writer = LogWriter::new(&log)?;
+        Ok((log, writer))
+    }
+
+    /// How frames are written.
+    pub fn medium(&self) -> Medium {
+        self.options.medium
+    }
+
+    /// Bytes of frames appended since the log was made, padding included.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// fdatasync calls (or, on the direct medium, durable writes) since the log was made.
+    pub fn syncs(&self) -> u64 {
+        self.syncs.load(Ordering::Relaxed)
+    }
+
+    /// Why the log has stopped, if it has.
+    pub fn stopped(&self) -> Option<String> {
+        self.poison.reason()
+    }
+
+    /// Stops the log: for a caller that cannot keep a promise made to the log (applying a frame in its turn).
+    pub fn stop(&self, reason: &str) {
+        self.poison.set(reason);
+        self.turns.wake_all();
+        self.sync.wake_all();
+    }
+}
+
+/// The first failure, after which nothing is accepted.
+#[derive(Default)]
+struct Poison {
+    set: AtomicBool,
+    reason: OnceLock<String>,
+}
+
+impl Poison {
+    #[inline]
+    fn check(&self) -> Result<()> {
+        if self.set.load(Ordering::Acquire) { Err(self.error()) } else { Ok(()) }
+    }
+
+    fn error(&self) -> Error {
+        Error::Stopped(self.reason().unwrap_or_else(|| "the log failed".into()))
+    }
+
+    fn reason(&self) -> Option<String> {
+        self.reason.get().cloned()
+    }
+
+    fn set(&self, reason: impl ToString) {
+        self.reason.get_or_init(|| reason.to_string());
+        self.set.store(true, Ordering::Release);
+    }
+}
+
+/// The file of segment `number`.
+fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    FileKind::Log(number).path(dir)
+}

@@ -1,0 +1,295 @@
+//! Replay: what the log holds after a crash, and whether its end is a torn tail or damage.
+//!
+//! Replay follows frames, and links from segment to segment, until the first place where no frame is believed.
+//! That is the normal end of a log, torn or not, unless something found *behind* it proves that the place had
+//! been durable: a frame header whose durable position lies beyond it, or a missing file whose name had been
+//! durable. Then it is damage. Nothing behind the first such place is ever replayed.
+
+use std::path::{Path, PathBuf};
+
+use engineswap::{File, Io, OpenHow};
+
+use super::frame::{FIRST_FRAME, FrameHeader, FrameKind, HEADER_BYTES, Link, MIN_ALIGN};
+use super::segment::{HeaderState, decode_header};
+use super::{FORMAT_VERSION, LogPos, MAX_PAYLOAD_BYTES, segment_path};
+use crate::coding::crc32c;
+use crate::error::{Error, Result};
+use crate::key::Seq;
+use crate::purpose::RECOVERY;
+
+/// Where replay begins and what it does about damage.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReplayFrom {
+    /// The log's first segment by the manifest; older ones are ignored.
+    pub first_segment: u64,
+    /// Frames whose first sequence number is this or lower are in tables already: they are skipped.
+    pub flushed_seq: Seq,
+    /// Report damage in [`ReplayEnd::lost`] instead of failing.
+    pub recover_damaged: bool,
+}
+
+/// How a replay ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReplayEnd {
+    /// Behind the last frame; the default if there was none.
+    pub end: LogPos,
+    /// Frames given to the sink.
+    pub frames: u64,
+    /// Their payload bytes.
+    pub bytes: u64,
+    /// The first sequence number of the last frame, skipped ones included; 0 if there was none.
+    pub last_first_seq: Seq,
+    /// What was given up, with [`ReplayFrom::recover_damaged`].
+    pub lost: Option<Lost>,
+}
+
+/// Damage that replay stopped at.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    pub path: PathBuf,
+    pub offset: u64,
+    pub detail: String,
+}
+
+/// Gives every frame of `segments` (numbers, in any order) that follows `from` to `sink`, oldest first, with
+/// its first sequence number. Fails with [`Error::Corrupt`] where durable bytes are damaged; `sink` has then
+/// seen what precedes the damage.
+pub(crate) fn replay(
+    io: &Io,
+    dir: &Path,
+    segments: &[u64],
+    from: &ReplayFrom,
+    sink: &mut dyn FnMut(Seq, &[u8]) -> Result<()>,
+) -> Result<ReplayEnd> {
+    let mut numbers: Vec<u64> = segments.iter().copied().filter(|&n| n >= from.first_segment).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut walk = Walk { from, sink, end: ReplayEnd::default(), stop: None };
+    let mut readable = vec![];
+    for number in numbers {
+        let Some(mut segment) = Reading::open(io, segment_path(dir, number), number)? else { continue };
+        if walk.stop.is_none() {
+            walk.segment(&mut segment)?;
+        }
+        segment.buf = vec![];
+        readable.push(segment);
+    }
+    let Walk { mut end, stop, .. } = walk;
+    let stop = stop.unwrap_or(Stop { at: end.end, proof: None });
+    if let Some(detail) = prove_damage(&stop, &mut readable)? {
+        let path = segment_path(dir, stop.at.segment);
+        if !from.recover_damaged {
+            return Err(Error::corrupt(&path, Some(stop.at.offset), detail));
+        }
+        end.lost = Some(Lost { path, offset: stop.at.offset, detail });
+    }
+    Ok(end)
+}
+
+/// Where no frame was believed.
+struct Stop {
+    at: LogPos,
+    /// Why this is damage, if that is known already.
+    proof: Option<String>,
+}
+
+struct Walk<'a> {
+    from: &'a ReplayFrom,
+    sink: &'a mut dyn FnMut(Seq, &[u8]) -> Result<()>,
+    end: ReplayEnd,
+    stop: Option<Stop>,
+}
+
+impl Walk<'_> {
+    /// Replays a segment if it continues the log; sets `stop` if something is missing before it. A segment
+    /// without a link is passed over: it was prepared and not used, or it is damaged, which the next link tells.
+    fn segment(&mut self, s: &mut Reading) -> Result<()> {
+        let Some((link, first)) = s.link()? else { return Ok(()) };
+        let reached = self.end.end;
+        let expected = if reached == LogPos::default() {
+            // The first segment of the log; its predecessor has been released, or there was none.
+            link.prev.segment < self.from.first_segment || link.prev == LogPos::default()
+        } else {
+            link.prev == reached
+        };
+        if expected {
+            return self.frames(s, first);
+        }
+        let (at, what) = if link.prev.segment == reached.segment {
+            (reached, "frames are missing before the end of the segment")
+        } else {
+            (
+                LogPos { segment: link.prev.segment, offset: FIRST_FRAME },
+                "the segment is missing or unreadable",
+            )
+        };
+        if link.prev < reached {
+            let detail = format!("the segment follows {:?}, but the log goes on to {reached:?}", link.prev);
+            self.stop =
+                Some(Stop { at: LogPos { segment: s.number, offset: FIRST_FRAME }, proof: Some(detail) });
+            return Ok(());
+        }
+        // Whether a whole file may be missing after a power cut depends on whether its name was durable.
+        let missing = at.segment != reached.segment && !s.exists_beside(at.segment)?;
+        let proof =
+            (missing && link.prev_named).then(|| format!("{what}; {} continues it", segment_name(&s.path)));
+        self.stop = Some(Stop { at, proof });
+        Ok(())
+    }
+
+    /// Replays the frames from `offset` on.
+    fn frames(&mut self, s: &mut Reading, mut offset: u64) -> Result<()> {
+        self.end.end = LogPos { segment: s.number, offset };
+        while let Some(h) = s.frame(offset)? {
+            if h.kind != FrameKind::Batch {
+                break;
+            }
+            if h.first_seq <= self.end.last_first_seq {
+                let detail = format!(
+                    "a frame of sequence number {} follows one of {}",
+                    h.first_seq, self.end.last_first_seq
+                );
+                self.stop = Some(Stop { at: LogPos { segment: s.number, offset }, proof: Some(detail) });
+                return Ok(());
+            }
+            self.end.last_first_seq = h.first_seq;
+            if h.first_seq > self.from.flushed_seq {
+                (self.sink)(h.first_seq, s.payload(offset, &h)?)?;
+                self.end.frames += 1;
+                self.end.bytes += h.payload_len as u64;
+            }
+            offset = h.next_offset(offset);
+            self.end.end.offset = offset;
+        }
+        Ok(())
+    }
+}
+
+/// Looks behind a stop for a proof that its place had been durable.
+fn prove_damage(stop: &Stop, segments: &mut [Reading]) -> Result<Option<String>> {
+    if stop.proof.is_some() {
+        return Ok(stop.proof.clone());
+    }
+    for s in segments.iter_mut().filter(|s| s.number >= stop.at.segment) {
+        let (number, name) = (s.number, segment_name(&s.path));
+        let mut offset = if s.number == stop.at.segment { stop.at.offset } else { FIRST_FRAME };
+        offset = offset.next_multiple_of(MIN_ALIGN);
+        while let Some(window) = s.window(offset, HEADER_BYTES)? {
+            let end = offset + window.len() as u64;
+            while offset + HEADER_BYTES as u64 <= end {
+                let at = window.len() - (end - offset) as usize;
+                let bytes = window.get(at..).unwrap_or_default();
+                if let Some(h) = FrameHeader::decode(bytes, number, offset) {
+                    if h.durable > stop.at {
+                        return Ok(Some(format!(
+                            "no valid frame here, but {name} says at offset {offset} that this was durable"
+                        )));
+                    }
+                }
+                offset += MIN_ALIGN;
+            }
+        }
+        s.buf = vec![];
+    }
+    Ok(None)
+}
+
+fn segment_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Bytes read at once.
+const WINDOW: usize = 1 << 20;
+
+/// A segment being read, a window at a time: a file of any size costs no more memory than its largest frame.
+struct Reading {
+    io: Io,
+    file: File,
+    path: PathBuf,
+    number: u64,
+    len: u64,
+    buf: Vec<u8>,
+    start: u64,
+}
+
+impl Reading {
+    /// Opens a segment; `None` if its file is gone, or was on its way to another number when the machine died.
+    fn open(io: &Io, path: PathBuf, number: u64) -> Result<Option<Reading>> {
+        let file = match io.open(&path, &OpenHow::read()) {
+            Err(e) if e.kind() == engineswap::ErrorKind::NotFound => return Ok(None),
+            f => f?,
+        };
+        // No segment is larger: what lies beyond is not a log, however long the file.
+        let len = file.len()?.min(FIRST_FRAME + MAX_PAYLOAD_BYTES + (1 << 20));
+        let mut s = Reading { io: io.clone(), file, path, number, len, buf: vec![], start: 0 };
+        let header = s.window(0, super::segment::SEGMENT_HEADER_BYTES)?.map(decode_header);
+        match header.unwrap_or(HeaderState::Unreadable) {
+            HeaderState::Newer(found) => {
+                Err(Error::NewerFormat { path: s.path, found, newest: FORMAT_VERSION })
+            }
+            HeaderState::Of(n) if n != number => Ok(None),
+            // Frames vouch for themselves, so an unreadable header loses nothing.
+            HeaderState::Of(_) | HeaderState::Unreadable => Ok(Some(s)),
+        }
+    }
+
+    fn exists_beside(&self, number: u64) -> Result<bool> {
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        Ok(self.io.metadata(&segment_path(dir, number))?.is_some())
+    }
+
+    /// The bytes from `offset` on, at least `min` of them; `None` if the segment has fewer.
+    fn window(&mut self, offset: u64, min: usize) -> Result<Option<&[u8]>> {
+        if offset.saturating_add(min as u64) > self.len {
+            return Ok(None);
+        }
+        let have = self.start..self.start + self.buf.len() as u64;
+        if offset < have.start || offset + min as u64 > have.end {
+            let n = (self.len - offset).min(min.max(WINDOW) as u64) as usize;
+            self.buf.resize(n, 0);
+            self.start = offset;
+            let got = self.file.read_at(&mut self.buf, offset, RECOVERY)?;
+            self.buf.truncate(got);
+            if got < min {
+                // Cut while being read; what is gone is gone.
+                self.len = offset + got as u64;
+                return Ok(None);
+            }
+            if self.buf.capacity() > 2 * WINDOW && n <= WINDOW {
+                self.buf.shrink_to(WINDOW);
+            }
+        }
+        Ok(self.buf.get((offset - self.start) as usize..))
+    }
+
+    /// The whole frame at `offset` if there is one.
+    fn frame(&mut self, offset: u64) -> Result<Option<FrameHeader>> {
+        let number = self.number;
+        let Some(bytes) = self.window(offset, HEADER_BYTES)? else { return Ok(None) };
+        let Some(h) = FrameHeader::decode(bytes, number, offset) else { return Ok(None) };
+        let len = h.payload_len as usize;
+        if len == 0 || len as u64 > MAX_PAYLOAD_BYTES {
+            return Ok(None);
+        }
+        let Some(bytes) = self.window(offset, HEADER_BYTES + len)? else { return Ok(None) };
+        let payload = bytes.get(HEADER_BYTES..HEADER_BYTES + len).unwrap_or_default();
+        Ok((crc32c(0, payload) == h.payload_crc).then_some(h))
+    }
+
+    /// The payload of a frame that [`Reading::frame`] has just returned.
+    fn payload(&mut self, offset: u64, h: &FrameHeader) -> Result<&[u8]> {
+        let len = HEADER_BYTES + h.payload_len as usize;
+        let bytes = self.window(offset, len)?.unwrap_or_default();
+        Ok(bytes.get(HEADER_BYTES..len).unwrap_or_default())
+    }
+
+    /// The link that begins the segment and where the frame behind it begins.
+    fn link(&mut self) -> Result<Option<(Link, u64)>> {
+        let Some(h) = self.frame(FIRST_FRAME)? else { return Ok(None) };
+        if h.kind != FrameKind::Link {
+            return Ok(None);
+        }
+        let link = Link::decode(self.payload(FIRST_FRAME, &h)?);
+        Ok(link.map(|l| (l, h.next_offset(FIRST_FRAME))))
+    }
+}

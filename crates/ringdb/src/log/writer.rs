@@ -1,0 +1,210 @@
+//! [`LogWriter`]: the one that appends.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use engineswap::MappedFile;
+
+use super::frame::{self, FIRST_FRAME, FrameKind, Link, PACKED, PAGED, Place};
+use super::segment::Segment;
+use super::turn::Reserved;
+use super::{Log, LogPos, MAX_PAYLOAD_BYTES, Medium};
+use crate::error::{Error, Result};
+use crate::key::Seq;
+use crate::purpose::LOG;
+use crate::sync::lock;
+
+/// Appends frames, one at a time: it lives under the writer's lock.
+pub(crate) struct LogWriter {
+    log: Arc<Log>,
+    segment: Arc<Segment>,
+    /// The active segment's mapping; without one, frames are written by `pwrite`.
+    map: Option<MappedFile>,
+    /// Where the next frame goes.
+    offset: u64,
+    /// Where the preceding segment ended, for the active segment's link; `None` once that is written.
+    link: Option<Link>,
+    align: u8,
+    /// What was durable when last asked, and when that was.
+    durable: LogPos,
+    seen: u64,
+    next_ticket: u64,
+    scratch: Vec<u8>,
+}
+
+impl LogWriter {
+    pub(super) fn new(log: &Arc<Log>) -> Result<LogWriter> {
+        let segment = log.next_segment(0, 0)?;
+        let map = lock(&segment.map).take();
+        Ok(LogWriter {
+            log: log.clone(),
+            segment,
+            map,
+            offset: FIRST_FRAME,
+            link: Some(Link { prev: LogPos::default(), prev_named: false }),
+            align: if log.options.medium == Medium::Direct { PAGED } else { PACKED },
+            durable: LogPos::default(),
+            seen: 0,
+            next_ticket: 0,
+            scratch: vec![],
+        })
+    }
+
+    /// The segment that the next frame goes to, or one before it. What is appended from now on lies in segments
+    /// of this number and above: a memtable that begins now needs no older ones.
+    pub fn segment(&self) -> u64 {
+        self.segment.number
+    }
+
+    /// Appends a frame whose payload is the concatenation of `parts` (not empty in sum) and returns where it
+    /// ends. It survives the process from here on; [`Log::sync_to`] makes it durable. On the direct medium it
+    /// is durable at once, which waits for the device: prefer [`LogWriter::reserve`] there.
+    ///
+    /// [`Error::Io`] with no space left means that no segment could be made: nothing was written, the call may
+    /// be repeated. Other I/O errors stop the log.
+    #[inline]
+    pub fn append(&mut self, first_seq: Seq, parts: &[&[u8]]) -> Result<LogPos> {
+        if self.align == PAGED {
+            let frame = self.reserve(first_seq, parts)?;
+            let log = self.log.clone();
+            return Ok(log.write(frame)?.pos());
+        }
+        let place = self.place(parts)?;
+        let len = frame::footprint(total(parts), PACKED) as usize;
+        match &mut self.map {
+            Some(map) => {
+                let at = place.offset as usize;
+                let out = &mut map.as_mut_slice()[at..at + len];
+                frame::build(out, &place, FrameKind::Batch, first_seq, parts);
+            }
+            None => {
+                self.build_scratch(len, |out| frame::build(out, &place, FrameKind::Batch, first_seq, parts));
+                self.write_scratch(place.offset)?;
+            }
+        }
+        self.advance(len)
+    }
+
+    /// Gives a frame its place and copies it, for [`Log::write`]. Frames must be reserved in the order of their
+    /// sequence numbers. Only on the direct medium.
+    pub fn reserve(&mut self, first_seq: Seq, parts: &[&[u8]]) -> Result<Reserved> {
+        if self.align != PAGED {
+            return Err(Error::Invalid("frames are reserved on the direct medium only".into()));
+        }
+        let mut place = self.place(parts)?;
+        // A new segment's link goes to the device together with its first frame.
+        let start = place.offset;
+        let link = self.link.take();
+        let link_len = if link.is_some() { frame::footprint(Link::BYTES as u64, PAGED) as usize } else { 0 };
+        let frame_len = frame::footprint(total(parts), PAGED) as usize;
+        let mut buf = self.log.take_buffer(link_len + frame_len);
+        if let Some(link) = link {
+            frame::build(&mut buf, &place, FrameKind::Link, 0, &[&link.encode()]);
+            place.offset += link_len as u64;
+        }
+        frame::build(&mut buf[link_len..], &place, FrameKind::Batch, first_seq, parts);
+        let pos = self.advance(link_len + frame_len)?;
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        Ok(Reserved {
+            log: self.log.clone(),
+            segment: self.segment.clone(),
+            offset: start,
+            len: link_len + frame_len,
+            buf: Some(buf),
+            ticket,
+            pos,
+        })
+    }
+
+    /// Finds room for a frame; moves on to another segment if the active one has too little.
+    #[inline]
+    fn place(&mut self, parts: &[&[u8]]) -> Result<Place> {
+        self.log.poison.check()?;
+        let payload = total(parts);
+        if payload == 0 || payload > MAX_PAYLOAD_BYTES {
+            return Err(Error::Invalid(format!(
+                "a batch of {payload} bytes: the log takes 1 to {MAX_PAYLOAD_BYTES}"
+            )));
+        }
+        let need = frame::footprint(payload, self.align);
+        let link = frame::footprint(Link::BYTES as u64, self.align);
+        let pending = if self.link.is_some() { link } else { 0 };
+        if self.offset + pending + need > self.segment.size {
+            self.next_segment(link + need)?;
+        }
+        if let Some(durable) = self.log.sync.durable_since(&mut self.seen) {
+            self.durable = durable;
+        }
+        if self.link.is_some() && self.align == PACKED {
+            self.write_link()?;
+        }
+        Ok(Place {
+            number: self.segment.number,
+            offset: self.offset,
+            align: self.align,
+            durable: self.durable,
+        })
+    }
+
+    #[cold]
+    fn next_segment(&mut self, need: u64) -> Result<()> {
+        let next = self.log.next_segment(need, self.segment.number)?;
+        // An active segment without a frame (its first one was too large for it) is not part of the chain: its
+        // own link is handed on.
+        let link = self.link.take().unwrap_or_else(|| Link {
+            prev: LogPos { segment: self.segment.number, offset: self.offset },
+            prev_named: self.segment.is_named(),
+        });
+        self.link = Some(link);
+        *lock(&self.segment.map) = self.map.take();
+        self.map = lock(&next.map).take();
+        self.segment = next;
+        self.offset = FIRST_FRAME;
+        Ok(())
+    }
+
+    fn write_link(&mut self) -> Result<()> {
+        let Some(link) = self.link else { return Ok(()) };
+        let place =
+            Place { number: self.segment.number, offset: self.offset, align: PACKED, durable: self.durable };
+        let len = frame::footprint(Link::BYTES as u64, PACKED) as usize;
+        self.build_scratch(len, |out| frame::build(out, &place, FrameKind::Link, 0, &[&link.encode()]));
+        match &mut self.map {
+            Some(map) => map.write(place.offset as usize, &self.scratch),
+            None => self.write_scratch(place.offset)?,
+        }
+        self.link = None;
+        self.advance(len)?;
+        Ok(())
+    }
+
+    fn build_scratch(&mut self, len: usize, build: impl FnOnce(&mut [u8])) {
+        self.scratch.resize(len, 0);
+        build(&mut self.scratch);
+    }
+
+    fn write_scratch(&mut self, offset: u64) -> Result<()> {
+        let written = self.segment.file.write_all_at(&self.scratch, offset, LOG);
+        if self.scratch.capacity() > 1 << 20 {
+            self.scratch = vec![];
+        }
+        written.map_err(|e| {
+            let e = e.at(&self.segment.path);
+            self.log.stop(&format!("the log could not be written: {e}"));
+            Error::from(e)
+        })
+    }
+
+    #[inline]
+    fn advance(&mut self, len: usize) -> Result<LogPos> {
+        self.offset += len as u64;
+        self.log.written_bytes.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(LogPos { segment: self.segment.number, offset: self.offset })
+    }
+}
+
+#[inline]
+fn total(parts: &[&[u8]]) -> u64 {
+    parts.iter().map(|p| p.len() as u64).sum()
+}

@@ -1,0 +1,197 @@
+//! [`ManifestState`]: the sum of all edits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{LEVELS, VersionEdit};
+use crate::key::Seq;
+use crate::table::meta::TableMeta;
+
+/// What the manifest says the store is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ManifestState {
+    /// See [`VersionEdit`] for these.
+    pub log_number: u64,
+    pub next_file_number: u64,
+    pub last_seq: Seq,
+    pub flushed_seq: Seq,
+    pub next_keyspace_id: u32,
+    /// Live keyspaces but the default one.
+    pub keyspaces: BTreeMap<u32, String>,
+    /// Dropped keyspaces that may have entries left.
+    pub dropped: BTreeSet<u32>,
+    /// Tables by file id, each with its level.
+    pub tables: BTreeMap<u64, (u32, TableMeta)>,
+}
+
+impl ManifestState {
+    /// Whether no edit has been applied yet.
+    fn is_new(&self) -> bool {
+        self.next_keyspace_id == 0
+    }
+
+    /// Why `edit` cannot be applied, if it cannot.
+    pub fn check(&self, edit: &VersionEdit) -> Result<(), String> {
+        let mut removed = BTreeSet::new();
+        for (level, id) in &edit.removed {
+            match self.tables.get(id) {
+                Some((l, _)) if l == level && removed.insert(*id) => {}
+                Some((l, _)) if l != level => {
+                    return Err(format!("table {id} is removed from level {level} but is in {l}"));
+                }
+                _ => return Err(format!("table {id} is removed but is not there")),
+            }
+        }
+        let mut added = BTreeSet::new();
+        for (level, meta) in &edit.added {
+            let id = meta.file_id;
+            if *level as usize >= LEVELS {
+                return Err(format!("table {id} is added to level {level}, there are {LEVELS}"));
+            }
+            if !added.insert(id) || (self.tables.contains_key(&id) && !removed.contains(&id)) {
+                return Err(format!("table {id} is added but is there already"));
+            }
+        }
+        let mut names: BTreeSet<&str> = self
+            .keyspaces
+            .iter()
+            .filter(|(id, _)| !edit.dropped_keyspaces.contains(id))
+            .map(|(_, name)| name.as_str())
+            .collect();
+        let mut created = BTreeSet::new();
+        for (id, name) in &edit.created_keyspaces {
+            let used = self.keyspaces.contains_key(id) || self.dropped.contains(id);
+            if *id == 0 || *id == u32::MAX || used || !created.insert(*id) {
+                return Err(format!("keyspace id {id} is used twice"));
+            }
+            if !names.insert(name) {
+                return Err(format!("keyspace '{name}' is made twice"));
+            }
+        }
+        let mut dropped = BTreeSet::new();
+        for id in &edit.dropped_keyspaces {
+            // A snapshot (the first edit of a file) lists keyspaces that were dropped before it.
+            let there = self.keyspaces.contains_key(id) || (self.is_new() && !created.contains(id));
+            if *id == 0 || *id == u32::MAX || !there || !dropped.insert(*id) {
+                return Err(format!("keyspace {id} is dropped but is not there"));
+            }
+        }
+        match edit.purged_keyspaces.iter().find(|id| !self.dropped.contains(id) && !dropped.contains(id)) {
+            Some(id) => Err(format!("keyspace {id} is forgotten but was not dropped")),
+            None => Ok(()),
+        }
+    }
+
+    /// Applies an edit, all of it or, if it is wrong, nothing.
+    pub fn apply(&mut self, edit: &VersionEdit) -> Result<(), String> {
+        self.check(edit)?;
+        for (_, id) in &edit.removed {
+            self.tables.remove(id);
+        }
+        for (level, meta) in &edit.added {
+            self.tables.insert(meta.file_id, (*level, meta.clone()));
+        }
+        for id in &edit.dropped_keyspaces {
+            self.keyspaces.remove(id);
+            self.dropped.insert(*id);
+        }
+        for (id, name) in &edit.created_keyspaces {
+            self.keyspaces.insert(*id, name.clone());
+        }
+        for id in &edit.purged_keyspaces {
+            self.dropped.remove(id);
+        }
+        let raise = |v: &mut u64, to: Option<u64>| *v = (*v).max(to.unwrap_or(0));
+        raise(&mut self.log_number, edit.log_number);
+        raise(&mut self.last_seq, edit.last_seq.max(edit.flushed_seq));
+        raise(&mut self.flushed_seq, edit.flushed_seq);
+        raise(&mut self.next_file_number, edit.next_file_number);
+        raise(&mut self.next_file_number, edit.log_number.map(|n| n.saturating_add(1)));
+        for (_, meta) in &edit.added {
+            raise(&mut self.next_file_number, Some(meta.file_id.saturating_add(1)));
+            raise(&mut self.last_seq, Some(meta.max_seq));
+        }
+        let created = edit.created_keyspaces.iter().map(|(id, _)| id + 1);
+        let dropped = edit.dropped_keyspaces.iter().map(|id| id + 1);
+        let highest =
+            created.chain(dropped).chain(edit.next_keyspace_id).chain([1, self.next_keyspace_id]).max();
+        self.next_keyspace_id = highest.unwrap_or(1);
+        Ok(())
+    }
+
+    /// The edit that makes this state out of nothing.
+    pub fn snapshot(&self) -> VersionEdit {
+        VersionEdit {
+            log_number: Some(self.log_number),
+            next_file_number: Some(self.next_file_number),
+            last_seq: Some(self.last_seq),
+            flushed_seq: Some(self.flushed_seq),
+            removed: vec![],
+            added: self.tables.values().cloned().collect(),
+            created_keyspaces: self.keyspaces.iter().map(|(id, name)| (*id, name.clone())).collect(),
+            dropped_keyspaces: self.dropped.iter().copied().collect(),
+            purged_keyspaces: vec![],
+            next_keyspace_id: Some(self.next_keyspace_id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edit::tests::meta;
+    use super::*;
+
+    fn apply(s: &mut ManifestState, f: impl FnOnce(&mut VersionEdit)) -> Result<(), String> {
+        let mut e = VersionEdit::default();
+        f(&mut e);
+        let before = s.clone();
+        s.apply(&e).inspect_err(|_| assert_eq!(*s, before, "a wrong edit changes nothing"))
+    }
+
+    #[test]
+    fn edits_add_up_and_the_snapshot_says_the_same() {
+        let mut s = ManifestState::default();
+        apply(&mut s, |e| e.added = vec![(0, meta(5, "a", "c")), (1, meta(6, "a", "b"))]).unwrap();
+        apply(&mut s, |e| e.created_keyspaces = vec![(1, "x".into()), (2, "y".into())]).unwrap();
+        apply(&mut s, |e| {
+            (e.log_number, e.flushed_seq, e.dropped_keyspaces) = (Some(40), Some(90), vec![1]);
+            (e.removed, e.added) = (vec![(1, 6)], vec![(2, meta(6, "a", "b"))]);
+        })
+        .unwrap();
+        apply(&mut s, |e| (e.log_number, e.flushed_seq) = (Some(3), Some(4))).unwrap();
+        assert_eq!((s.log_number, s.flushed_seq, s.last_seq, s.next_file_number), (40, 90, 90, 41));
+        assert_eq!((s.next_keyspace_id, s.tables[&6].0), (3, 2));
+        let mut again = ManifestState::default();
+        again.apply(&s.snapshot()).unwrap();
+        assert_eq!(again, s);
+        apply(&mut s, |e| e.purged_keyspaces = vec![1]).unwrap();
+        let mut again = ManifestState::default();
+        again.apply(&s.snapshot()).unwrap();
+        assert_eq!((again.next_keyspace_id, &again), (3, &s), "ids are never used twice");
+    }
+
+    #[test]
+    fn wrong_edits_are_refused_whole() {
+        let mut s = ManifestState::default();
+        apply(&mut s, |e| {
+            e.added = vec![(0, meta(5, "a", "c"))];
+            e.created_keyspaces = vec![(1, "x".into())];
+        })
+        .unwrap();
+        apply(&mut s, |e| e.removed = vec![(0, 6)]).unwrap_err();
+        apply(&mut s, |e| e.removed = vec![(1, 5)]).unwrap_err();
+        apply(&mut s, |e| e.removed = vec![(0, 5), (0, 5)]).unwrap_err();
+        apply(&mut s, |e| e.added = vec![(0, meta(5, "x", "y"))]).unwrap_err();
+        apply(&mut s, |e| e.added = vec![(0, meta(7, "x", "y")), (1, meta(7, "x", "y"))]).unwrap_err();
+        apply(&mut s, |e| e.added = vec![(7, meta(7, "x", "y"))]).unwrap_err();
+        apply(&mut s, |e| e.created_keyspaces = vec![(1, "z".into())]).unwrap_err();
+        apply(&mut s, |e| e.created_keyspaces = vec![(2, "x".into())]).unwrap_err();
+        apply(&mut s, |e| e.created_keyspaces = vec![(0, "z".into())]).unwrap_err();
+        apply(&mut s, |e| e.dropped_keyspaces = vec![2]).unwrap_err();
+        apply(&mut s, |e| e.purged_keyspaces = vec![1]).unwrap_err();
+        // A keyspace may be dropped and made again under the same name at once, with a new id.
+        apply(&mut s, |e| {
+            (e.dropped_keyspaces, e.created_keyspaces) = (vec![1], vec![(2, "x".into())]);
+        })
+        .unwrap();
+    }
+}
