@@ -27,7 +27,7 @@ mod options;
 mod purpose;
 mod stats;
 mod sync;
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 mod table;
 mod value;
 

@@ -79,6 +79,13 @@ pub(super) fn head32(suffix: &[u8]) -> u32 {
 }
 
 impl Layout {
+    /// Entries.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.n as usize
+    }
+
     /// Reads the header of a validated block.
     #[inline]
     fn trusted(bytes: &[u8]) -> Layout {
@@ -107,9 +114,17 @@ pub(crate) struct EntryRef<'a> {
     pub seq: Seq,
     pub kind: Kind,
     pub value: &'a [u8],
+    /// Where the value starts in the block.
+    pub value_at: usize,
 }
 
 impl EntryRef<'_> {
+    /// The value within the block's bytes, to find it again without the entry.
+    #[inline]
+    pub fn value_range(&self) -> std::ops::Range<usize> {
+        self.value_at..self.value_at + self.value.len()
+    }
+
     /// Makes `key` this entry's key.
     #[inline]
     pub fn key_into(&self, key: &mut Vec<u8>) {
@@ -196,7 +211,7 @@ impl<'a> BlockView<'a> {
             }
             let suffix = &bytes[suffix_at..suffix_at + suffix_len as usize];
             let meta = uint_at(bytes, start + sw, mw);
-            let seq = l.base_seq.checked_add(meta >> 1).unwrap_or(u64::MAX);
+            let seq = l.base_seq.saturating_add(meta >> 1);
             if seq > SEQ_MAX {
                 return Err("a sequence number out of range");
             }
@@ -288,6 +303,7 @@ impl<'a> BlockView<'a> {
             seq: self.layout.base_seq + (meta >> 1),
             kind: if meta & 1 == 0 { Kind::Put } else { Kind::Delete },
             value,
+            value_at: end - value.len(),
         }
     }
 

@@ -376,8 +376,8 @@ mod tests {
                 let (bytes, n) = build(&entries, block_bytes);
                 assert_eq!(bytes.len(), block_bytes);
                 let view = BlockView::trusted(&bytes);
-                for i in 0..n {
-                    assert_eq!(view.lower_bound(&entries[i].key), i);
+                for (i, e) in entries[..n].iter().enumerate() {
+                    assert_eq!(view.lower_bound(&e.key), i);
                 }
                 assert_eq!(read(&view, n - 1), entries[n - 1]);
             }

@@ -24,7 +24,7 @@ pub(crate) struct Filter {
 #[inline]
 fn line_of(hash: u64, lines: usize) -> usize {
     // (upper half / 2^32) * lines: no division.
-    ((hash >> 32) * lines as u64 >> 32) as usize
+    (((hash >> 32) * lines as u64) >> 32) as usize
 }
 
 #[inline]

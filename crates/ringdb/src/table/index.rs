@@ -304,7 +304,7 @@ impl Index {
 
 /// The shortest key `s` with `last <= s < next`, for `last <= next`; `last` itself if they are equal (then it is
 /// not below `next`) or none is shorter.
-pub(crate) fn separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
+pub(crate) fn shortest_separator<'a>(last: &'a [u8], next: &'a [u8]) -> &'a [u8] {
     let same = last.iter().zip(next).take_while(|(a, b)| a == b).count();
     // next's own start, one byte past what both share: above `last`, and below `next` if that goes on.
     if same + 1 < next.len() && same + 1 < last.len() { &next[..same + 1] } else { last }
@@ -335,7 +335,7 @@ mod tests {
             (b"a\xff\xff", b"b\0", b"b"),
         ];
         for (last, next, want) in cases {
-            assert_eq!(separator(last, next), want, "{last:?} {next:?}");
+            assert_eq!(shortest_separator(last, next), want, "{last:?} {next:?}");
         }
     }
 
@@ -379,7 +379,7 @@ mod tests {
         #[test]
         fn separators_separate(a in key(), b in key()) {
             let (last, next) = if a <= b { (a, b) } else { (b, a) };
-            let s = separator(&last, &next);
+            let s = shortest_separator(&last, &next);
             prop_assert!(*last <= *s && s.len() <= last.len());
             prop_assert!(*s < *next || last == next);
         }

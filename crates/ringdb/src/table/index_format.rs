@@ -19,6 +19,7 @@ pub(crate) struct IndexBuilder {
     separators: Vec<u8>,
     ends: Vec<u32>,
     positions: Positions,
+    added: u32,
     data_end: u64,
 }
 
@@ -26,12 +27,14 @@ impl IndexBuilder {
     /// For normal blocks of `block_bytes`.
     pub fn new(block_bytes: u32) -> IndexBuilder {
         let positions = Positions::default();
-        IndexBuilder { block_bytes, separators: Vec::new(), ends: Vec::new(), positions, data_end: 0 }
-    }
-
-    /// Number of blocks added.
-    pub fn blocks(&self) -> u32 {
-        self.ends.len() as u32
+        IndexBuilder {
+            block_bytes,
+            separators: Vec::new(),
+            ends: Vec::new(),
+            positions,
+            added: 0,
+            data_end: 0,
+        }
     }
 
     /// About the bytes that the index will take on disk.
@@ -44,24 +47,40 @@ impl IndexBuilder {
         self.separators.len() + separator_len <= u32::MAX as usize && self.ends.len() < u32::MAX as usize - 1
     }
 
-    /// Adds the block that follows. `packed` says how it is stored in a compressed table, where all blocks are
-    /// added with it; `None` if blocks are stored as they are.
-    pub fn add(&mut self, separator: &[u8], block_len: u32, packed: Option<(u32, Encoding)>) {
-        let block = self.blocks();
-        self.separators.extend_from_slice(separator);
-        self.ends.push(self.separators.len() as u32);
+    /// Adds where the next block lies: `block_len` bytes long in memory, after the one before. `packed` says how
+    /// it is stored in a compressed table, where all blocks are added with it; `None` if stored as it is.
+    pub fn add_position(&mut self, block_len: u32, packed: Option<(u32, Encoding)>) {
         if block_len > self.block_bytes {
             let units = block_len / BLOCK_UNIT as u32;
-            push_large(&mut self.positions.large, self.block_bytes, block, units);
+            push_large(&mut self.positions.large, self.block_bytes, self.added, units);
         }
         if let Some((stored_len, encoding)) = packed {
             self.positions.packed.push(self.data_end << 2 | encoding as u64);
             self.data_end += stored_len as u64;
         }
+        self.added += 1;
+    }
+
+    /// Blocks whose positions were added: the number of the next.
+    pub fn positions_added(&self) -> u32 {
+        self.added
+    }
+
+    /// Adds the separator of the next block, which may be known only after its position.
+    pub fn add_separator(&mut self, separator: &[u8]) {
+        self.separators.extend_from_slice(separator);
+        self.ends.push(self.separators.len() as u32);
+    }
+
+    #[cfg(test)]
+    pub fn add(&mut self, separator: &[u8], block_len: u32, packed: Option<(u32, Encoding)>) {
+        self.add_position(block_len, packed);
+        self.add_separator(separator);
     }
 
     /// The index.
     pub fn finish(mut self) -> Index {
+        assert_eq!(self.added as usize, self.ends.len(), "a separator for each position");
         if !self.positions.packed.is_empty() {
             self.positions.packed.push(self.data_end << 2);
         }

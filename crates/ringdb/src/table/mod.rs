@@ -14,6 +14,18 @@ pub(crate) mod format;
 pub(crate) mod index;
 pub(crate) mod index_format;
 pub(crate) mod meta;
+mod output;
+pub(crate) mod parts;
+mod read_ahead;
+#[cfg(test)]
+mod round_trip_tests;
+pub(crate) mod scan;
+pub(crate) mod writer;
+
+pub(crate) use meta::TableMeta;
+pub(crate) use parts::TableParts;
+pub(crate) use scan::TableScan;
+pub(crate) use writer::{FinishingTable, TableOptions, TableWriter};
 
 /// Starts to load the cache line of `_what`.
 #[inline]

@@ -1,0 +1,269 @@
+//! [`TableScan`]: reads a table from one key to another, past the cache, with reads ahead in flight. For
+//! compaction and verification.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use engineswap::{Io, Purpose};
+
+use super::block::{BlockView, Layout};
+use super::compress::Encoding;
+use super::format::unpack_block;
+use super::parts::TableParts;
+use super::read_ahead::ReadAhead;
+use crate::cursor::Cursor;
+use crate::error::{Error, Result};
+use crate::key::{Kind, Seq};
+
+/// Where the bytes of the present block are.
+#[derive(Clone, Debug)]
+enum Place {
+    /// In the present chunk of the read-ahead.
+    Chunk(Range<usize>),
+    /// In `scratch`.
+    Scratch,
+}
+
+/// A forward [`Cursor`] over a table. Checks each block's checksum and structure, and the order across blocks.
+pub(crate) struct TableScan {
+    parts: Arc<TableParts>,
+    ahead: ReadAhead,
+    /// First key that is not wanted, and the last block that can hold a key before it.
+    end: Option<Vec<u8>>,
+    end_block: u32,
+    scratch: Vec<u8>,
+    stored: Vec<u8>,
+    place: Place,
+    layout: Option<Layout>,
+    block: u32,
+    at: usize,
+    key: Vec<u8>,
+    seq: Seq,
+    kind: Kind,
+    /// The value within the block.
+    value: Range<usize>,
+    blocks_read: u64,
+}
+
+impl TableScan {
+    /// A scan of the keys before `end` (all, if `None`), without a position yet.
+    pub fn new(io: &Io, parts: &Arc<TableParts>, end: Option<&[u8]>, purpose: Purpose) -> Result<TableScan> {
+        let last = parts.index.blocks().saturating_sub(1);
+        Ok(TableScan {
+            ahead: ReadAhead::new(io, &parts.file, purpose)?,
+            end: end.map(<[u8]>::to_vec),
+            end_block: end.and_then(|e| parts.index.find_block(e)).unwrap_or(last),
+            parts: parts.clone(),
+            scratch: Vec::new(),
+            stored: Vec::new(),
+            place: Place::Scratch,
+            layout: None,
+            block: 0,
+            at: 0,
+            key: Vec::new(),
+            seq: 0,
+            kind: Kind::Put,
+            value: 0..0,
+            blocks_read: 0,
+        })
+    }
+
+    /// Blocks read and checked so far.
+    pub fn blocks_read(&self) -> u64 {
+        self.blocks_read
+    }
+
+    /// Bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.ahead.bytes_read()
+    }
+
+    /// Starts reading at block `block` and loads it.
+    fn start_at(&mut self, block: u32) -> Result<()> {
+        let from = self.parts.index.block_pos(block).offset;
+        let last = self.parts.index.block_pos(self.end_block);
+        self.ahead.restart(from, last.offset + last.stored_len as u64)?;
+        self.load(block)
+    }
+
+    /// Loads block `block`, which is the first or follows the present one.
+    fn load(&mut self, block: u32) -> Result<()> {
+        self.layout = None;
+        let pos = self.parts.index.block_pos(block);
+        let (at, chunk) = self.present_chunk(pos.offset)?;
+        let start = (pos.offset - at) as usize;
+        let end = start + pos.stored_len as usize;
+        let whole = end <= chunk;
+        if !whole {
+            self.gather(pos.offset, pos.stored_len as usize)?;
+        }
+        let checked = if pos.encoding == Encoding::Plain {
+            self.place = if whole { Place::Chunk(start..end) } else { Place::Scratch };
+            if !whole {
+                std::mem::swap(&mut self.stored, &mut self.scratch);
+            }
+            BlockView::validate(self.bytes(), self.parts.file_id, block)
+        } else {
+            self.place = Place::Scratch;
+            self.scratch.resize(pos.block_len as usize, 0);
+            let stored = match self.ahead.present() {
+                Some((_, bytes)) if whole => &bytes[start..end],
+                _ => &self.stored[..],
+            };
+            unpack_block(stored, &pos, &mut self.scratch, self.parts.file_id, block)
+        };
+        checked.map_err(|e| self.parts.corrupt_block(block, e))?;
+        self.blocks_read += 1;
+        self.block = block;
+        self.layout = Some(BlockView::trusted(self.bytes()).layout());
+        Ok(())
+    }
+
+    /// The file offset and length of the chunk that holds `offset`.
+    fn present_chunk(&mut self, offset: u64) -> Result<(u64, usize)> {
+        match self.ahead.chunk_at(offset)? {
+            Some((at, bytes)) => Ok((at, bytes.len())),
+            None => Err(Error::corrupt(&self.parts.path, Some(offset), "a block past the end of the data")),
+        }
+    }
+
+    /// Copies a block that lies in several chunks to `stored`.
+    fn gather(&mut self, mut offset: u64, len: usize) -> Result<()> {
+        self.stored.clear();
+        while self.stored.len() < len {
+            self.present_chunk(offset)?;
+            let (at, bytes) = self.ahead.present().unwrap_or_default();
+            let rest = &bytes[(offset - at) as usize..];
+            let rest = &rest[..rest.len().min(len - self.stored.len())];
+            self.stored.extend_from_slice(rest);
+            offset += rest.len() as u64;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match &self.place {
+            Place::Chunk(r) => self.ahead.present().map_or(&[], |(_, bytes)| &bytes[r.clone()]),
+            Place::Scratch => &self.scratch,
+        }
+    }
+
+    /// To entry `at` of the present block. `fresh` if `key` is not of this block.
+    #[inline]
+    fn set(&mut self, at: usize, fresh: bool) {
+        let Some(layout) = self.layout else { return };
+        let mut key = std::mem::take(&mut self.key);
+        let entry = BlockView::with_layout(self.bytes(), layout).entry(at);
+        if fresh {
+            entry.key_into(&mut key);
+        } else {
+            key.truncate(entry.prefix.len());
+            key.extend_from_slice(entry.suffix);
+        }
+        let (seq, kind, value) = (entry.seq, entry.kind, entry.value_range());
+        self.key = key;
+        (self.seq, self.kind, self.value, self.at) = (seq, kind, value, at);
+        if self.block == self.end_block && self.end.as_ref().is_some_and(|e| self.key >= *e) {
+            self.layout = None;
+        }
+    }
+
+    /// Loads the block after the present one, if it may hold wanted keys, and goes to its first entry.
+    #[cold]
+    fn next_block(&mut self, in_sequence: bool) -> Result<()> {
+        if self.block >= self.end_block {
+            self.layout = None;
+            return Ok(());
+        }
+        let (last_key, last_seq) = (self.key.clone(), self.seq);
+        let done = self.block;
+        self.load(done + 1)?;
+        self.set(0, true);
+        if in_sequence {
+            let separator = self.parts.index.separator(done);
+            let ascends = last_key < self.key || (last_key == self.key && last_seq > self.seq);
+            if !ascends || last_key.as_slice() > separator || self.key.as_slice() < separator {
+                self.layout = None;
+                return Err(self
+                    .parts
+                    .corrupt_block(done + 1, "out of order with the block before or the index"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cursor for TableScan {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.layout.is_some()
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+    #[inline]
+    fn seq(&self) -> Seq {
+        self.seq
+    }
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        &self.bytes()[self.value.clone()]
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.layout = None;
+        let Some(block) = self.parts.index.find_block(key).filter(|b| *b <= self.end_block) else {
+            return Ok(());
+        };
+        self.start_at(block)?;
+        let Some(layout) = self.layout else { return Ok(()) };
+        let view = BlockView::with_layout(self.bytes(), layout);
+        let (at, n) = (view.lower_bound(key), view.len());
+        if at == n {
+            return self.next_block(false);
+        }
+        self.set(at, true);
+        Ok(())
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.layout = None;
+        if self.parts.index.blocks() > 0 {
+            self.start_at(0)?;
+            self.set(0, true);
+        }
+        Ok(())
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        Err(backward())
+    }
+
+    fn seek_before(&mut self, _key: &[u8]) -> Result<()> {
+        Err(backward())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        let Some(layout) = self.layout else { return Ok(()) };
+        if self.at + 1 < layout.len() {
+            self.set(self.at + 1, false);
+            return Ok(());
+        }
+        self.next_block(true)
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        Err(backward())
+    }
+}
+
+fn backward() -> Error {
+    Error::Invalid("a table scan only goes forward".into())
+}

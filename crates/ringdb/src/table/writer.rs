@@ -1,0 +1,312 @@
+//! [`TableWriter`]: makes a table from versions in order.
+
+use std::cmp::Ordering;
+use std::path::Path;
+
+use engineswap::{Io, Purpose};
+
+use super::block::BLOCK_UNIT;
+use super::block_builder::{BlockBuilder, lone_block_front};
+use super::compress::{Compressor, Encoding};
+use super::filter::FilterBuilder;
+use super::format::{FOOTER_BYTES, Footer, Properties, Section, packed_checksum};
+use super::index::shortest_separator;
+use super::index_format::IndexBuilder;
+use super::meta::{MAX_INTERNAL_KEY_BYTES, TableMeta};
+use super::output::{Output, Syncing};
+use crate::coding::crc32c;
+use crate::error::{Error, Result};
+use crate::key::{self, Kind, MAX_VALUE_BYTES, SEQ_MAX, Seq};
+use crate::options::Compression;
+
+/// Values longer than this go straight from the caller's memory to the file's buffers, when not compressed.
+const STREAM_PLAIN_BYTES: usize = 128 << 10;
+/// Values longer than this do so in compressed tables too: they are stored plain, to bound memory.
+const STREAM_ALWAYS_BYTES: usize = 16 << 20;
+
+/// How to write a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableOptions {
+    /// Bytes of a normal block: a power of two from 4 KiB to 64 KiB.
+    pub block_bytes: u32,
+    pub compression: Compression,
+    /// Bloom filter bits per key; 0 for no filter.
+    pub filter_bits_per_key: u32,
+    /// About how long the file will be: so much is reserved before the first write.
+    pub expected_bytes: u64,
+    pub purpose: Purpose,
+}
+
+/// Writes a table. Dropped before it is finished, it leaves a file that is not a table.
+pub(crate) struct TableWriter {
+    out: Output,
+    file_id: u64,
+    options: TableOptions,
+    block: BlockBuilder,
+    /// The last key, if its block was streamed and so `block` is empty.
+    streamed_key: Option<Vec<u8>>,
+    index: IndexBuilder,
+    filter: FilterBuilder,
+    compressor: Compressor,
+    scratch: Vec<u8>,
+    separator: Vec<u8>,
+    last_seq: Seq,
+    keys: u64,
+    key_bytes: u64,
+    value_bytes: u64,
+    meta: TableMeta,
+}
+
+impl TableWriter {
+    /// Makes the file `path` for table `file_id`; an error if it exists.
+    pub fn create(io: &Io, path: &Path, file_id: u64, options: TableOptions) -> Result<TableWriter> {
+        let out = Output::create(io, path, options.expected_bytes, options.purpose)?;
+        let meta = TableMeta {
+            file_id,
+            file_bytes: 0,
+            entries: 0,
+            tombstones: 0,
+            min_seq: SEQ_MAX,
+            max_seq: 0,
+            smallest: Vec::new(),
+            largest: Vec::new(),
+        };
+        Ok(TableWriter {
+            out,
+            file_id,
+            block: BlockBuilder::new(options.block_bytes as usize),
+            streamed_key: None,
+            index: IndexBuilder::new(options.block_bytes),
+            filter: FilterBuilder::new(options.filter_bits_per_key),
+            compressor: Compressor::new(options.compression.into()),
+            options,
+            scratch: Vec::new(),
+            separator: Vec::new(),
+            last_seq: 0,
+            keys: 0,
+            key_bytes: 0,
+            value_bytes: 0,
+            meta,
+        })
+    }
+
+    /// Adds a version, which must follow the last one: by key ascending, then by sequence number descending.
+    pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        if key.is_empty()
+            || key.len() > MAX_INTERNAL_KEY_BYTES
+            || value.len() > MAX_VALUE_BYTES
+            || seq > SEQ_MAX
+        {
+            return Err(Error::Invalid(format!(
+                "a table cannot hold a key of {} and a value of {} bytes at sequence number {seq}",
+                key.len(),
+                value.len()
+            )));
+        }
+        let order = match self.meta.entries {
+            0 => Ordering::Less,
+            _ => self.last_key().cmp(key),
+        };
+        match order {
+            Ordering::Less => {
+                self.keys += 1;
+                if self.filter.is_wanted() {
+                    self.filter.add(key::hash(key));
+                }
+                if self.meta.entries == 0 {
+                    self.meta.smallest.extend_from_slice(key);
+                }
+            }
+            Ordering::Equal if seq < self.last_seq => {}
+            _ => return Err(Error::Invalid("a table's versions must be added in order".into())),
+        }
+        let streams = value.len() > STREAM_ALWAYS_BYTES
+            || (value.len() > STREAM_PLAIN_BYTES && self.compressor.encoding() == Encoding::Plain);
+        if streams {
+            self.end_block(Some(key))?;
+            self.stream_block(key, seq, kind, value)?;
+        } else if self.streamed_key.is_some() || !self.block.add(key, seq, kind, value) {
+            self.end_block(Some(key))?;
+            let taken = self.block.add(key, seq, kind, value);
+            assert!(taken, "an empty block takes any entry");
+        }
+        self.last_seq = seq;
+        self.key_bytes += key.len() as u64;
+        self.value_bytes += value.len() as u64;
+        let m = &mut self.meta;
+        m.entries += 1;
+        m.tombstones += (kind == Kind::Delete) as u64;
+        m.min_seq = m.min_seq.min(seq);
+        m.max_seq = m.max_seq.max(seq);
+        Ok(())
+    }
+
+    fn last_key(&self) -> &[u8] {
+        match &self.streamed_key {
+            Some(k) => k,
+            None => self.block.last_key(),
+        }
+    }
+
+    /// Versions added.
+    pub fn entries(&self) -> u64 {
+        self.meta.entries
+    }
+
+    /// About how long the file would be if finished now.
+    pub fn estimated_bytes(&self) -> u64 {
+        let block = if self.block.is_empty() { 0 } else { self.block.block_len() as u64 };
+        self.out.position() + block + self.index.estimated_bytes() + self.filter.estimated_bytes() + 4096
+    }
+
+    /// Ends the block before `next`, the key that follows (`None` at the table's end).
+    fn end_block(&mut self, next: Option<&[u8]>) -> Result<()> {
+        if self.meta.entries == 0 {
+            return Ok(());
+        }
+        let mut separator = std::mem::take(&mut self.separator);
+        separator.clear();
+        let last = self.last_key();
+        separator.extend_from_slice(next.map_or(last, |next| shortest_separator(last, next)));
+        if !self.index.has_room(separator.len()) {
+            return Err(Error::Invalid("the table's index is full".into()));
+        }
+        if self.streamed_key.take().is_some() {
+            self.index.add_separator(&separator);
+        } else {
+            self.write_block()?;
+            self.index.add_separator(&separator);
+        }
+        self.separator = separator;
+        Ok(())
+    }
+
+    fn write_block(&mut self) -> Result<()> {
+        let len = self.block.block_len();
+        let block_no = self.index.positions_added();
+        if self.compressor.encoding() == Encoding::Plain {
+            self.index.add_position(len as u32, None);
+            if let Some(room) = self.out.room(len) {
+                self.block.finish_into(room, self.file_id, block_no);
+                return self.out.flush_if_full();
+            }
+            self.scratch.resize(len, 0);
+            self.block.finish_into(&mut self.scratch, self.file_id, block_no);
+            return self.out.write(&self.scratch);
+        }
+        self.scratch.resize(len, 0);
+        self.block.finish_into(&mut self.scratch, self.file_id, block_no);
+        // Worth it from an eighth saved.
+        let packed = match self.compressor.compress(&self.scratch[4..], len / 8 * 7) {
+            None => {
+                self.out.write(&self.scratch)?;
+                (len as u32, Encoding::Plain)
+            }
+            Some(packed) => {
+                self.out.write(&packed_checksum(packed, self.file_id, block_no).to_le_bytes())?;
+                self.out.write(packed)?;
+                (packed.len() as u32 + 4, self.compressor.encoding())
+            }
+        };
+        self.index.add_position(len as u32, Some(packed));
+        Ok(())
+    }
+
+    /// Writes a block of one entry without a copy of its value besides the file's buffers.
+    fn stream_block(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        let len = self.block.lone_len(key, value.len());
+        let block_no = self.index.positions_added();
+        let end = self.out.position() + len as u64;
+        self.out.write(&lone_block_front((key, seq, kind, value), len, self.file_id, block_no))?;
+        self.out.write(value)?;
+        self.out.pad_to(end)?;
+        let packed = (self.compressor.encoding() != Encoding::Plain).then_some((len as u32, Encoding::Plain));
+        self.index.add_position(len as u32, packed);
+        self.streamed_key = Some(key.to_vec());
+        Ok(())
+    }
+
+    /// Writes the rest and waits until the table is durable (its directory entry is not).
+    pub fn finish(self) -> Result<TableMeta> {
+        self.finish_start()?.wait()
+    }
+
+    /// Writes the rest and starts the sync, so that it overlaps the writing of the next table.
+    pub fn finish_start(mut self) -> Result<FinishingTable> {
+        if self.meta.entries == 0 {
+            return Err(Error::Invalid("a table needs an entry".into()));
+        }
+        self.meta.largest = self.last_key().to_vec();
+        self.end_block(None)?;
+        let index = self.index.finish();
+        let file_id = self.file_id;
+        let section = |out: &mut Output, bytes: &[u8]| {
+            let s = Section {
+                offset: out.position(),
+                len: bytes.len() as u64,
+                checksum: crc32c(file_id as u32, bytes),
+            };
+            out.write(bytes).map(|()| s)
+        };
+        let mut bytes = self.scratch;
+        bytes.clear();
+        index.encode(&mut bytes);
+        let index_section = section(&mut self.out, &bytes)?;
+        bytes.clear();
+        self.filter.finish().encode(&mut bytes);
+        let filter_section = section(&mut self.out, &bytes)?;
+        let mut properties = Properties {
+            block_bytes: self.options.block_bytes,
+            compression: self.compressor.encoding(),
+            filter_bits_per_key: self.options.filter_bits_per_key,
+            blocks: index.blocks(),
+            keys: self.keys,
+            key_bytes: self.key_bytes,
+            value_bytes: self.value_bytes,
+            meta: self.meta,
+        };
+        // The file's length is among the properties, and their length decides it: a varint may grow it once.
+        let start = self.out.position();
+        loop {
+            bytes.clear();
+            properties.encode(&mut bytes);
+            let end = start + bytes.len() as u64 + FOOTER_BYTES as u64;
+            let file_bytes = end.next_multiple_of(BLOCK_UNIT as u64);
+            if properties.meta.file_bytes == file_bytes {
+                break;
+            }
+            properties.meta.file_bytes = file_bytes;
+        }
+        let meta = properties.meta;
+        let properties_section = section(&mut self.out, &bytes)?;
+        let footer = Footer {
+            file_id,
+            file_bytes: meta.file_bytes,
+            index: index_section,
+            filter: filter_section,
+            properties: properties_section,
+        };
+        self.out.pad_to(meta.file_bytes - FOOTER_BYTES as u64)?;
+        self.out.write(&footer.encode())?;
+        Ok(FinishingTable { syncing: self.out.finish()?, meta })
+    }
+}
+
+/// A table that is written and being synced.
+pub(crate) struct FinishingTable {
+    syncing: Syncing,
+    meta: TableMeta,
+}
+
+impl FinishingTable {
+    /// The table's description; to be recorded only after [`FinishingTable::wait`].
+    pub fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    /// Waits until the table is durable (its directory entry is not).
+    pub fn wait(self) -> Result<TableMeta> {
+        self.syncing.wait()?;
+        Ok(self.meta)
+    }
+}
