@@ -75,6 +75,11 @@ impl Pacer {
         self.pressure = self.shares().into_iter().map(|(p, _)| p).fold(0.0, f64::max);
     }
 
+    /// What was observed last.
+    pub fn debt(&self) -> Debt {
+        self.debt
+    }
+
     /// A flush has drained `bytes` of writes. Counted only under pressure: else the writers set the pace, not
     /// the background work.
     pub fn drained(&mut self, now: Duration, bytes: u64) {

@@ -11,7 +11,13 @@
 //! then the view is switched; only then are inputs marked obsolete, to be deleted with their last reader.
 
 pub(crate) mod backpressure;
+pub(crate) mod flush;
+pub(crate) mod helpers;
+mod input;
+mod output;
 pub(crate) mod pick;
+pub(crate) mod run;
+pub(crate) mod scheduler;
 pub(crate) mod visibility;
 
 use std::path::Path;
@@ -21,6 +27,7 @@ use engineswap::Io;
 
 use crate::cursor::Cursor;
 use crate::key::Seq;
+use crate::table::TableParts;
 use crate::table::meta::TableMeta;
 use crate::{Env, Error, Options, Result};
 
@@ -73,6 +80,8 @@ pub(crate) trait Tree: Send + Sync + 'static {
     fn dropped_keyspaces(&self) -> Vec<u32>;
     /// A file number that was never given out before.
     fn new_file_number(&self) -> u64;
+    /// What stays in memory of a table: its file, index and filter.
+    fn table_parts(&self, table: &Self::Table) -> Arc<TableParts>;
     /// Opens a table that was written and synced (the file's name follows from its id).
     fn open_table(&self, meta: TableMeta) -> Result<Arc<Self::Table>>;
     /// Makes the change durable in the manifest (level 0 stays sorted newest first, by `max_seq`), then switches

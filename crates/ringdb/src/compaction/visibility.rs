@@ -26,6 +26,7 @@ pub(crate) struct Visibility {
     /// The key of the last version.
     key: Vec<u8>,
     started: bool,
+    new_key: bool,
     /// Stripe of the key's last kept or hidden version; `usize::MAX` before the first.
     stripe: usize,
     /// The whole key is dropped: its keyspace is.
@@ -42,15 +43,24 @@ impl Visibility {
         views.dedup();
         dropped.sort_unstable();
         let (key, stripe) = (Vec::new(), usize::MAX);
-        Visibility { views, dropped, key, started: false, stripe, in_dropped: false, looked_up: None }
+        Visibility {
+            views,
+            dropped,
+            key,
+            started: false,
+            new_key: false,
+            stripe,
+            in_dropped: false,
+            looked_up: None,
+        }
     }
 
     /// The fate of the next version. `bottom` is asked, once needed, whether no older version of this key can
     /// lie anywhere but in this same merge.
     #[inline]
     pub fn fate(&mut self, key: &[u8], seq: Seq, kind: Kind, bottom: impl FnOnce(&[u8]) -> bool) -> Fate {
-        let first = !self.started || self.key != key;
-        if first {
+        self.new_key = !self.started || self.key != key;
+        if self.new_key {
             self.started = true;
             self.key.clear();
             self.key.extend_from_slice(key);
@@ -73,6 +83,12 @@ impl Visibility {
             return if kind == Kind::Delete { Fate::Drop } else { Fate::Keep(0) };
         }
         Fate::Keep(seq)
+    }
+
+    /// Whether the last version was the first of its key.
+    #[inline]
+    pub fn is_new_key(&self) -> bool {
+        self.new_key
     }
 
     /// Index of the oldest view that sees `seq`.

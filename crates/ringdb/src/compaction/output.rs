@@ -1,0 +1,124 @@
+//! [`Outputs`]: the tables that a flush or a part of a compaction writes.
+//!
+//! A table is cut when it is large enough, between two keys only, so that tables of a level stay disjoint. Its sync
+//! overlaps the writing of the next. Files are removed again unless they are [kept](Made::keep).
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use engineswap::{Io, Purpose};
+
+use super::Tree;
+use super::pick::LAST;
+use crate::Result;
+use crate::files::FileKind;
+use crate::key::{Kind, Seq};
+use crate::table::meta::TableMeta;
+use crate::table::writer::{FinishingTable, TableOptions, TableWriter};
+
+/// Tables whose sync is waited for only when further ones have been written.
+const SYNCING: usize = 2;
+
+/// Files made, removed when dropped unless kept.
+pub(crate) struct Made {
+    io: Io,
+    files: Vec<PathBuf>,
+}
+
+impl Made {
+    /// The files stay.
+    pub fn keep(mut self) {
+        self.files.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for f in &self.files {
+            // Whatever cannot be removed now is an orphan, removed when the store is next opened.
+            let _ = self.io.remove_file(f);
+        }
+    }
+}
+
+/// Writes versions into tables.
+pub(crate) struct Outputs<'a, T: Tree> {
+    tree: &'a T,
+    options: TableOptions,
+    table_bytes: u64,
+    writer: Option<TableWriter>,
+    finishing: VecDeque<FinishingTable>,
+    done: Vec<TableMeta>,
+    made: Made,
+}
+
+impl<'a, T: Tree> Outputs<'a, T> {
+    /// Tables for `level` of about `table_bytes` each; all in all about `expected_bytes` will come.
+    pub fn new(tree: &'a T, level: usize, table_bytes: u64, expected_bytes: u64, purpose: Purpose) -> Self {
+        let o = tree.options();
+        let options = TableOptions {
+            block_bytes: o.block_bytes,
+            compression: if level == LAST { o.last_level_compression } else { o.compression },
+            filter_bits_per_key: o.filter_bits_per_key,
+            expected_bytes: expected_bytes.min(table_bytes.saturating_add(table_bytes / 32)),
+            purpose,
+        };
+        Outputs {
+            tree,
+            options,
+            table_bytes,
+            writer: None,
+            finishing: VecDeque::new(),
+            done: Vec::new(),
+            made: Made { io: tree.io().clone(), files: Vec::new() },
+        }
+    }
+
+    /// Adds a version. `new_key`: its key is not that of the version before.
+    #[inline]
+    pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8], new_key: bool) -> Result<()> {
+        if new_key && self.writer.as_ref().is_none_or(|w| w.estimated_bytes() >= self.table_bytes) {
+            self.cut()?;
+            self.start()?;
+        }
+        match &mut self.writer {
+            Some(w) => w.add(key, seq, kind, value),
+            None => self.start()?.add(key, seq, kind, value),
+        }
+    }
+
+    fn start(&mut self) -> Result<&mut TableWriter> {
+        let id = self.tree.new_file_number();
+        let path = FileKind::Table(id).path(self.tree.dir());
+        self.made.files.push(path.clone());
+        let writer = TableWriter::create(self.tree.io(), &path, id, self.options)?;
+        Ok(self.writer.insert(writer))
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        if let Some(w) = self.writer.take() {
+            self.finishing.push_back(w.finish_start()?);
+        }
+        while self.finishing.len() > SYNCING {
+            self.wait_for_one()?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_one(&mut self) -> Result<()> {
+        if let Some(f) = self.finishing.pop_front() {
+            self.done.push(f.wait()?);
+        }
+        Ok(())
+    }
+
+    /// All tables, durable (their directory entries are not yet), and what removes them again.
+    pub fn finish(mut self) -> Result<(Vec<TableMeta>, Made)> {
+        self.cut()?;
+        while !self.finishing.is_empty() {
+            self.wait_for_one()?;
+        }
+        let nothing = Made { io: self.made.io.clone(), files: Vec::new() };
+        Ok((std::mem::take(&mut self.done), std::mem::replace(&mut self.made, nothing)))
+    }
+}

@@ -1,0 +1,239 @@
+//! Execution of what was picked: moves, deletions, and merges split over several threads.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use super::helpers::Helpers;
+use super::input::{RunScan, split_keys};
+use super::output::{Made, Outputs};
+use super::pick::{LEVELS, Merge, Pick};
+use super::visibility::{Fate, Visibility};
+use super::{Change, Levels, Tree};
+use crate::cursor::Cursor;
+use crate::merge::MergeCursor;
+use crate::sync::lock;
+use crate::table::meta::TableMeta;
+use crate::{Error, ErrorKind, Result, purpose};
+
+/// Entries between looks at whether to give up.
+const CANCEL_EVERY: u32 = 1024;
+/// A part of a merge reads at least so many bytes.
+const LEAST_PART_BYTES: u64 = 16 << 20;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    /// Versions read.
+    pub entries: u64,
+    /// Tables moved without being rewritten.
+    pub moved: u64,
+}
+
+/// Where older versions of a key may lie, outside of a merge: asked for ascending keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Bottom {
+    /// Ranges of the tables below the output level, by level, each in key order, with how far keys have come.
+    below: Vec<(Arc<Vec<(Vec<u8>, Vec<u8>)>>, usize)>,
+    never: bool,
+}
+
+impl Bottom {
+    /// Older versions of every key may lie anywhere.
+    pub fn never() -> Bottom {
+        Bottom { below: vec![], never: true }
+    }
+
+    /// For outputs into `level`; older versions than those of a merge lie below it. Within level 0 there may be
+    /// older runs too.
+    pub fn below<T: AsRef<TableMeta>>(levels: &Levels<T>, level: usize) -> Bottom {
+        if level == 0 {
+            return Bottom::never();
+        }
+        let ranges = |tables: &Vec<Arc<T>>| {
+            let range = |t: &Arc<T>| {
+                let m: &TableMeta = (**t).as_ref();
+                (m.smallest.clone(), m.largest.clone())
+            };
+            (Arc::new(tables.iter().map(range).collect()), 0)
+        };
+        let deeper = levels.iter().take(LEVELS).skip(level + 1).filter(|l| !l.is_empty());
+        Bottom { below: deeper.map(ranges).collect(), never: false }
+    }
+
+    /// Whether no older version of `key` lies elsewhere. Keys must come in ascending order.
+    #[inline]
+    pub fn is(&mut self, key: &[u8]) -> bool {
+        if self.never {
+            return false;
+        }
+        self.below.iter_mut().all(|(ranges, at)| {
+            while ranges.get(*at).is_some_and(|(_, largest)| largest.as_slice() < key) {
+                *at += 1;
+            }
+            ranges.get(*at).is_none_or(|(smallest, _)| smallest.as_slice() > key)
+        })
+    }
+}
+
+/// Copies what must be kept from `cursor`, up to a key that is not included. Returns the number of versions read.
+pub(crate) fn copy_visible<T: Tree>(
+    cursor: &mut impl Cursor,
+    to: Option<&[u8]>,
+    visibility: &mut Visibility,
+    bottom: &mut Bottom,
+    out: &mut Outputs<'_, T>,
+    cancel: &AtomicBool,
+) -> Result<u64> {
+    let mut entries = 0;
+    let mut until_look = CANCEL_EVERY;
+    while cursor.valid() {
+        let (key, seq, kind) = (cursor.key(), cursor.seq(), cursor.kind());
+        if to.is_some_and(|to| key >= to) {
+            break;
+        }
+        if let Fate::Keep(seq) = visibility.fate(key, seq, kind, |k| bottom.is(k)) {
+            out.add(key, seq, kind, cursor.value(), visibility.is_new_key())?;
+        }
+        entries += 1;
+        cursor.next()?;
+        until_look -= 1;
+        if until_look == 0 {
+            until_look = CANCEL_EVERY;
+            if cancel.load(Relaxed) {
+                return Err(Error::Closed);
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// Makes tables that were written and synced part of the tree. If nothing has happened to the tree they are
+/// removed.
+pub(crate) fn install<T: Tree>(
+    tree: &T,
+    mut change: Change<T::Table>,
+    level: usize,
+    metas: Vec<TableMeta>,
+    made: Vec<Made>,
+) -> Result<()> {
+    if !metas.is_empty() {
+        tree.io().sync_dir(tree.dir())?;
+    }
+    for meta in metas {
+        change.added.push((level, tree.open_table(meta)?));
+    }
+    let result = tree.install(change);
+    if !result.as_ref().is_err_and(|e| e.kind() == ErrorKind::Retry) {
+        made.into_iter().for_each(Made::keep);
+    }
+    result
+}
+
+/// Does what was picked from `levels`.
+pub(crate) fn run<T: Tree>(
+    tree: &Arc<T>,
+    pick: &Pick<T::Table>,
+    levels: &Levels<T::Table>,
+    table_bytes: u64,
+    helpers: &dyn Helpers,
+    cancel: &Arc<AtomicBool>,
+) -> Result<Work> {
+    let removed = pick.inputs().into_iter().map(|(l, t)| (l, Arc::clone(t))).collect();
+    match pick {
+        Pick::Delete(_) => {
+            tree.install(Change { flushed: 0, removed, added: vec![] })?;
+            Ok(Work::default())
+        }
+        Pick::Move { to, tables, .. } => {
+            let added = tables.iter().map(|t| (*to, Arc::clone(t))).collect();
+            tree.install(Change { flushed: 0, removed, added })?;
+            Ok(Work { moved: tables.len() as u64, ..Work::default() })
+        }
+        Pick::Merge(merge) => {
+            let (metas, made, work) = merge_tables(tree, merge, levels, table_bytes, helpers, cancel)?;
+            install(&**tree, Change { flushed: 0, removed, added: vec![] }, merge.output, metas, made)?;
+            Ok(work)
+        }
+    }
+}
+
+/// What one part of a merge gives.
+type Part = Result<(Vec<TableMeta>, Made)>;
+
+/// Merges the inputs, in parts of the key range, on this thread and those that help.
+fn merge_tables<T: Tree>(
+    tree: &Arc<T>,
+    merge: &Merge<T::Table>,
+    levels: &Levels<T::Table>,
+    table_bytes: u64,
+    helpers: &dyn Helpers,
+    cancel: &Arc<AtomicBool>,
+) -> Result<(Vec<TableMeta>, Vec<Made>, Work)> {
+    let read_bytes: u64 = merge.inputs.iter().flat_map(|(_, ts)| ts).map(|t| (**t).as_ref().file_bytes).sum();
+    let wanted = (read_bytes / LEAST_PART_BYTES.min(table_bytes)).clamp(1, helpers.threads() as u64) as usize;
+    let splits = Arc::new(split_keys(&**tree, merge, wanted));
+    let parts = splits.len() + 1;
+    let (bottom, views) = (Bottom::below(levels, merge.output), tree.views());
+    let results: Arc<Mutex<Vec<Option<Part>>>> = Arc::new(Mutex::new((0..parts).map(|_| None).collect()));
+    let entries = Arc::new(AtomicU64::new(0));
+    let job = {
+        let (tree, results, entries, cancel) =
+            (Arc::clone(tree), Arc::clone(&results), Arc::clone(&entries), Arc::clone(cancel));
+        let inputs: Vec<(usize, Vec<Arc<T::Table>>)> =
+            merge.inputs.iter().map(|(l, ts)| (*l, ts.clone())).collect();
+        let output = merge.output;
+        let failed = AtomicBool::new(false);
+        move |i: usize| {
+            // The other parts of a failed merge are not worth doing.
+            if failed.load(Relaxed) {
+                return;
+            }
+            let from = i.checked_sub(1).and_then(|i| splits.get(i)).map(Vec::as_slice);
+            let to = splits.get(i).map(Vec::as_slice);
+            let part = || -> Part {
+                let mut out = Outputs::new(
+                    &*tree,
+                    output,
+                    table_bytes,
+                    read_bytes / parts as u64,
+                    purpose::COMPACTION_WRITE,
+                );
+                let mut visibility = Visibility::new(views.clone(), tree.dropped_keyspaces());
+                let mut cursor = MergeCursor::new(RunScan::of_inputs(&*tree, &inputs, from, to));
+                match from {
+                    Some(from) => cursor.seek(from)?,
+                    None => cursor.seek_to_first()?,
+                }
+                let mut bottom = bottom.clone();
+                let n = copy_visible(&mut cursor, to, &mut visibility, &mut bottom, &mut out, &cancel)?;
+                entries.fetch_add(n, Relaxed);
+                out.finish()
+            };
+            let r = part();
+            failed.fetch_or(r.is_err(), Relaxed);
+            lock(&results)[i] = Some(r);
+        }
+    };
+    helpers.share(parts, Arc::new(job));
+    let (mut metas, mut made, mut error) = (Vec::new(), Vec::new(), None);
+    for part in lock(&results).drain(..) {
+        match part {
+            Some(Ok((m, files))) => {
+                metas.extend(m);
+                made.push(files);
+            }
+            Some(Err(e)) => error = error.or(Some(e)),
+            None => {}
+        }
+    }
+    if let Some(e) = error {
+        return Err(e);
+    }
+    if made.len() < parts {
+        return Err(Error::Invalid("a part of a compaction ended without a result".into()));
+    }
+    let written_bytes = metas.iter().map(|m: &TableMeta| m.file_bytes).sum();
+    Ok((metas, made, Work { read_bytes, written_bytes, entries: entries.load(Relaxed), moved: 0 }))
+}

@@ -1,0 +1,475 @@
+//! [`Scheduler`]: the threads that flush and compact, and those that wait for them.
+//!
+//! One thread flushes, so that a flush never waits for a compaction; the others compact, and take over parts of
+//! each other's merges when they have nothing else to do. They wake on [`Scheduler::wake`] and on the end of any
+//! job. A failure that may pass (a full disk) is retried with a growing delay while reads go on; any other
+//! stops the store's writing.
+//!
+//! Locks: `work` may be held while the tree is asked for its state, so the tree must not call into the scheduler
+//! with its own locks held, but for [`Scheduler::wake`], which takes only `signal`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::time::Duration;
+
+use super::backpressure::{Debt, Limits, Pacer};
+use super::flush::flush;
+use super::helpers::{Helpers, Shared};
+use super::pick::{Around, Busy, Manual, Pick, Shape, debt_bytes, pick, pick_manual};
+use super::run::{Work, run};
+use super::{Levels, Tree};
+use crate::env::Join;
+use crate::key::Seq;
+use crate::sync::{Condvar, Mutex, lock};
+use crate::{Env, Error, ErrorKind, Options, Result};
+
+/// First delay before a failed job is tried again.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+/// Longest such delay.
+const LAST_RETRY: Duration = Duration::from_secs(5);
+/// How often threads look around without being woken: a waker may have been missed by none, but time passes.
+const LOOK_AROUND: Duration = Duration::from_millis(500);
+
+/// What the scheduler decides by.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Threads that compact.
+    pub threads: usize,
+    pub shape: Shape,
+    pub limits: Limits,
+    /// Tables that compactions write are about this large.
+    pub table_bytes: u64,
+    /// With so many immutable memtables writers wait for one to be flushed.
+    pub most_immutables: u64,
+}
+
+impl Settings {
+    /// From the store's settings.
+    pub fn new(options: &Options) -> Settings {
+        let memtable_bytes = options.memtable_limit();
+        let shape = Shape {
+            memtable_bytes,
+            level0_runs: 4,
+            fanout: 8,
+            compaction_bytes: memtable_bytes * 24,
+            rewrite_into_last: options.compression != options.last_level_compression,
+        };
+        Settings {
+            threads: options.threads().max(1),
+            shape,
+            limits: Limits {
+                soft: Debt { immutables: 1, level0: 12, pending_bytes: memtable_bytes * 48 },
+                hard: Debt { immutables: 3, level0: 28, pending_bytes: memtable_bytes * 192 },
+            },
+            table_bytes: memtable_bytes.clamp(1 << 20, 64 << 20),
+            most_immutables: 4,
+        }
+    }
+}
+
+/// Counts since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub flushes: AtomicU64,
+    pub flush_written_bytes: AtomicU64,
+    pub compactions: AtomicU64,
+    pub trivial_moves: AtomicU64,
+    pub compaction_read_bytes: AtomicU64,
+    pub compaction_written_bytes: AtomicU64,
+    pub write_delays: AtomicU64,
+    pub write_delay_us: AtomicU64,
+}
+
+/// A compaction of a range that somebody waits for.
+struct Request {
+    id: u64,
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    seq: Seq,
+}
+
+/// A failure that may pass.
+struct Trouble {
+    error: Error,
+    failures: u32,
+    /// When to try again.
+    until: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    busy: Busy,
+    compactions: usize,
+    flushing: bool,
+    requests: VecDeque<Request>,
+    next_request: u64,
+    offers: Vec<Arc<Shared>>,
+    flush_trouble: Option<Trouble>,
+    compaction_trouble: Option<Trouble>,
+    /// Nothing new is begun: writing has stopped.
+    stopped: Option<Error>,
+}
+
+/// The background threads' shared state.
+pub(crate) struct Scheduler {
+    env: Arc<dyn Env>,
+    settings: Settings,
+    work: Mutex<State>,
+    /// Counts wakes.
+    signal: Mutex<u64>,
+    woken: Condvar,
+    /// Running jobs give up, threads end.
+    closing: Arc<AtomicBool>,
+    slowing: AtomicBool,
+    immutables: AtomicU64,
+    pacer: Mutex<Pacer>,
+    pub counters: Counters,
+}
+
+enum Job<T: Tree> {
+    Help(Arc<Shared>),
+    Compact(Box<(Pick<T::Table>, Levels<T::Table>)>),
+}
+
+impl Scheduler {
+    /// Without threads yet.
+    pub fn new(env: Arc<dyn Env>, settings: Settings) -> Arc<Scheduler> {
+        Arc::new(Scheduler {
+            pacer: Mutex::new(Pacer::new(settings.limits)),
+            env,
+            settings,
+            work: Mutex::default(),
+            signal: Mutex::new(0),
+            woken: Condvar::new(),
+            closing: Arc::default(),
+            slowing: AtomicBool::new(false),
+            immutables: AtomicU64::new(0),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Starts the threads. They hold `tree` until [`Scheduler::close`]; join them after it.
+    pub fn start<T: Tree>(self: &Arc<Self>, tree: &Arc<T>, threads: &mut Vec<Join>) -> Result<()> {
+        let mut spawn = |name: String, f: fn(&Arc<Scheduler>, &Arc<T>)| -> Result<()> {
+            let (me, tree) = (Arc::clone(self), Arc::clone(tree));
+            let join = self.env.spawn(&name, true, Box::new(move || f(&me, &tree)));
+            let failed = |e: std::io::Error| engineswap::Error::from_std("start a background thread", &e);
+            threads.push(join.map_err(failed)?);
+            Ok(())
+        };
+        spawn("ringdb-flush".into(), |me, tree| me.flush_loop(tree))?;
+        for i in 0..self.settings.threads {
+            spawn(format!("ringdb-compact{i}"), |me, tree| me.compact_loop(tree))?;
+        }
+        Ok(())
+    }
+
+    /// Has the threads end soon; running jobs give up without a trace. Waiters fail.
+    pub fn close(&self) {
+        self.closing.store(true, Release);
+        self.wake();
+    }
+
+    /// Something has changed: memtables, tables, snapshots. May be called with any of the tree's locks held.
+    pub fn wake(&self) {
+        *lock(&self.signal) += 1;
+        self.woken.notify_all();
+    }
+
+    /// A memtable was made immutable; there are `count` now. May be called with any of the tree's locks held.
+    pub fn memtable_frozen(&self, count: usize) {
+        self.immutables.store(count as u64, Relaxed);
+        let mut pacer = lock(&self.pacer);
+        let debt = Debt { immutables: count as u64, ..pacer.debt() };
+        pacer.observe(debt);
+        self.slowing.store(pacer.slowing(), Relaxed);
+        drop(pacer);
+        self.wake();
+    }
+
+    /// To be called before a write of `bytes`, without any lock: sleeps as long as the writer should be delayed.
+    /// Fails with [`ErrorKind::Retry`] if memory is full of memtables that cannot be flushed for now.
+    #[inline]
+    pub fn admit(&self, bytes: u64) -> Result<()> {
+        if self.slowing.load(Relaxed) { self.admit_slowly(bytes) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn admit_slowly(&self, bytes: u64) -> Result<()> {
+        let start = self.env.now();
+        let delay = lock(&self.pacer).delay(start, bytes);
+        if !delay.is_zero() {
+            self.env.sleep(delay);
+        }
+        let r = if self.immutables.load(Relaxed) < self.settings.most_immutables {
+            Ok(())
+        } else {
+            self.wait_for(|| self.immutables.load(Relaxed) < self.settings.most_immutables)
+        };
+        let waited = self.env.now().saturating_sub(start);
+        if !waited.is_zero() && (!delay.is_zero() || waited > Duration::from_millis(1)) {
+            self.counters.write_delays.fetch_add(1, Relaxed);
+            self.counters.write_delay_us.fetch_add(waited.as_micros() as u64, Relaxed);
+        }
+        r
+    }
+
+    /// Why writers are delayed or background work fails, if so.
+    pub fn reason(&self) -> Option<String> {
+        let state = lock(&self.work);
+        let trouble = [&state.flush_trouble, &state.compaction_trouble].into_iter().flatten().next();
+        if let Some(t) = trouble {
+            return Some(format!("{}; it is tried again", t.error));
+        }
+        drop(state);
+        lock(&self.pacer).reason()
+    }
+
+    /// Waits until `done`, which is asked again after every change; fails when the store is closed, has stopped
+    /// writing, or the background work fails for now.
+    pub fn wait_for(&self, mut done: impl FnMut() -> bool) -> Result<()> {
+        loop {
+            let seen = self.generation();
+            if done() {
+                return Ok(());
+            }
+            self.check()?;
+            self.sleep_until_woken(seen, LOOK_AROUND);
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.closing.load(Acquire) {
+            return Err(Error::Closed);
+        }
+        let state = lock(&self.work);
+        let trouble = state.flush_trouble.iter().chain(&state.compaction_trouble);
+        match (&state.stopped, trouble.map(|t| &t.error).next()) {
+            (Some(e), _) | (None, Some(e)) => Err(e.clone()),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Brings everything between two internal keys (ends included; `None`: no end) that was written up to `seq`
+    /// and flushed into the last level.
+    pub fn compact_range(&self, from: &[u8], to: Option<&[u8]>, seq: Seq) -> Result<()> {
+        let id = {
+            let mut state = lock(&self.work);
+            let id = state.next_request;
+            state.next_request += 1;
+            state.requests.push_back(Request { id, from: from.to_vec(), to: to.map(<[u8]>::to_vec), seq });
+            id
+        };
+        self.wake();
+        let r = self.wait_for(|| lock(&self.work).requests.iter().all(|r| r.id != id));
+        if r.is_err() {
+            lock(&self.work).requests.retain(|r| r.id != id);
+            self.wake();
+        }
+        r
+    }
+
+    /// Waits until nothing is left to flush or compact.
+    pub fn wait_idle<T: Tree>(&self, tree: &T) -> Result<()> {
+        self.wait_for(|| {
+            let state = lock(&self.work);
+            !state.flushing
+                && state.compactions == 0
+                && state.requests.is_empty()
+                && tree.immutable_count() == 0
+                && pick(&tree.levels(), &self.settings.shape, &state.busy, &around(tree)).is_none()
+        })
+    }
+
+    fn generation(&self) -> u64 {
+        *lock(&self.signal)
+    }
+
+    /// Sleeps until a wake after `seen`, at most `most`.
+    fn sleep_until_woken(&self, seen: u64, most: Duration) {
+        let guard = lock(&self.signal);
+        if *guard == seen {
+            // A wake before its time is harmless: everyone looks again.
+            drop(self.woken.wait_timeout(guard, most));
+        }
+    }
+
+    fn closing(&self) -> bool {
+        self.closing.load(Acquire)
+    }
+
+    // ---- flush
+
+    fn flush_loop<T: Tree>(&self, tree: &Arc<T>) {
+        while !self.closing() {
+            let seen = self.generation();
+            let mut pause = LOOK_AROUND;
+            if self.may_flush(&mut pause) && tree.immutable_count() > 0 {
+                lock(&self.work).flushing = true;
+                let result = flush(&**tree, &self.closing);
+                if let Ok(Some(work)) = &result {
+                    self.counters.flushes.fetch_add(1, Relaxed);
+                    self.counters.flush_written_bytes.fetch_add(work.written_bytes, Relaxed);
+                    lock(&self.pacer).drained(self.env.now(), work.read_bytes);
+                }
+                let mut state = lock(&self.work);
+                state.flushing = false;
+                self.account(&**tree, &mut state, result.map(drop), |s| &mut s.flush_trouble);
+                drop(state);
+                self.look_at_debt(&**tree);
+                self.wake();
+                continue;
+            }
+            self.sleep_until_woken(seen, pause);
+        }
+    }
+
+    fn may_flush(&self, pause: &mut Duration) -> bool {
+        let state = lock(&self.work);
+        state.stopped.is_none() && self.over(&state.flush_trouble, pause)
+    }
+
+    /// Whether the delay after a failure is over; shortens `pause` to what is left of it.
+    fn over(&self, trouble: &Option<Trouble>, pause: &mut Duration) -> bool {
+        let left = trouble.as_ref().map_or(Duration::ZERO, |t| t.until.saturating_sub(self.env.now()));
+        if !left.is_zero() {
+            *pause = (*pause).min(left);
+        }
+        left.is_zero()
+    }
+
+    /// Records how a job ended.
+    fn account<T: Tree>(
+        &self,
+        tree: &T,
+        state: &mut State,
+        result: Result<()>,
+        trouble: fn(&mut State) -> &mut Option<Trouble>,
+    ) {
+        match result {
+            Ok(()) => *trouble(state) = None,
+            Err(_) if self.closing() => {}
+            Err(error) if error.kind() == ErrorKind::Retry => {
+                let failures = trouble(state).as_ref().map_or(0, |t| t.failures) + 1;
+                let delay = (FIRST_RETRY * (1 << (failures - 1).min(10))).min(LAST_RETRY);
+                *trouble(state) = Some(Trouble { error, failures, until: self.env.now() + delay });
+            }
+            Err(error) => {
+                tree.stop_writing(&error);
+                let why = match error {
+                    Error::Stopped(why) => why,
+                    e => e.to_string(),
+                };
+                state.stopped.get_or_insert(Error::Stopped(why));
+            }
+        }
+    }
+
+    /// Tells the pacer what is left to do.
+    fn look_at_debt<T: Tree>(&self, tree: &T) {
+        let levels = tree.levels();
+        let immutables = tree.immutable_count() as u64;
+        let debt = Debt {
+            immutables,
+            level0: levels.first().map_or(0, Vec::len) as u64,
+            pending_bytes: debt_bytes(&levels, &self.settings.shape),
+        };
+        self.immutables.store(immutables, Relaxed);
+        let mut pacer = lock(&self.pacer);
+        pacer.observe(debt);
+        self.slowing.store(pacer.slowing() || immutables >= self.settings.most_immutables, Relaxed);
+    }
+
+    // ---- compaction
+
+    fn compact_loop<T: Tree>(self: &Arc<Self>, tree: &Arc<T>) {
+        while !self.closing() {
+            let seen = self.generation();
+            let mut pause = LOOK_AROUND;
+            match self.next_job(&**tree, &mut pause) {
+                None => self.sleep_until_woken(seen, pause),
+                Some(Job::Help(shared)) => while shared.do_one() {},
+                Some(Job::Compact(job)) => {
+                    let (pick, levels) = *job;
+                    let result = run(tree, &pick, &levels, self.settings.table_bytes, &**self, &self.closing);
+                    if let Ok(work) = &result {
+                        self.count(work);
+                    }
+                    let mut state = lock(&self.work);
+                    state.compactions -= 1;
+                    state.busy.remove(&pick);
+                    self.account(&**tree, &mut state, result.map(drop), |s| &mut s.compaction_trouble);
+                    drop(state);
+                    self.look_at_debt(&**tree);
+                    self.wake();
+                }
+            }
+        }
+    }
+
+    fn count(&self, work: &Work) {
+        let c = &self.counters;
+        c.trivial_moves.fetch_add(work.moved, Relaxed);
+        if work.read_bytes > 0 {
+            c.compactions.fetch_add(1, Relaxed);
+            c.compaction_read_bytes.fetch_add(work.read_bytes, Relaxed);
+            c.compaction_written_bytes.fetch_add(work.written_bytes, Relaxed);
+        }
+    }
+
+    fn next_job<T: Tree>(&self, tree: &T, pause: &mut Duration) -> Option<Job<T>> {
+        let mut state = lock(&self.work);
+        state.offers.retain(|o| !o.is_taken());
+        if let Some(offer) = state.offers.first() {
+            return Some(Job::Help(Arc::clone(offer)));
+        }
+        if state.stopped.is_some() || !self.over(&state.compaction_trouble, pause) {
+            return None;
+        }
+        let (levels, around) = (tree.levels(), around(tree));
+        let shape = &self.settings.shape;
+        let mut next = None;
+        // Nothing else is begun while a request waits, so that it comes to its turn.
+        let requested = !state.requests.is_empty();
+        while let (None, Some(r)) = (&next, state.requests.front()) {
+            let range = (r.from.as_slice(), r.to.as_deref());
+            match pick_manual(&levels, shape, &state.busy, &around, range, r.seq) {
+                Manual::Pick(p) => next = Some(p),
+                Manual::Wait => return None,
+                Manual::Done => {
+                    state.requests.pop_front();
+                    self.wake();
+                }
+            }
+        }
+        if next.is_none() && !requested {
+            next = pick(&levels, shape, &state.busy, &around);
+        }
+        let next = next?;
+        state.busy.add(&next);
+        state.compactions += 1;
+        Some(Job::Compact(Box::new((next, levels))))
+    }
+}
+
+fn around<T: Tree>(tree: &T) -> Around {
+    let oldest_view = tree.views().into_iter().min().unwrap_or(0);
+    Around { oldest_view, dropped: tree.dropped_keyspaces() }
+}
+
+impl Helpers for Scheduler {
+    fn threads(&self) -> usize {
+        self.settings.threads
+    }
+
+    fn share(&self, parts: usize, job: Arc<dyn Fn(usize) + Send + Sync>) {
+        let shared = Arc::new(Shared::new(parts, job));
+        if parts > 1 {
+            lock(&self.work).offers.push(Arc::clone(&shared));
+            self.wake();
+        }
+        while shared.do_one() {}
+        shared.wait();
+    }
+}
