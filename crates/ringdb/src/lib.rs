@@ -21,6 +21,8 @@ mod log;
 #[allow(dead_code)]
 mod manifest;
 #[allow(dead_code)]
+mod memtable;
+#[allow(dead_code)]
 mod merge;
 mod options;
 #[allow(dead_code)]

@@ -1,0 +1,144 @@
+//! The memtable: the newest writes, sorted, in memory.
+//!
+//! One [`MemWriter`] inserts; any number of readers search and scan meanwhile without waiting for it. Keys and
+//! values lie in an append-only arena, one B+tree finds the newest version of each key, versions of a key are
+//! linked from newer to older, and a Bloom filter answers for most absent keys. Nothing is freed before the
+//! whole memtable is.
+//!
+//! A reader sees every version whose insertion happened before its call. Of those inserted meanwhile it may see
+//! any; it asks for a sequence number that it knows to be complete.
+
+mod bloom;
+mod cursor;
+mod node;
+mod record;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use crate::key::{Kind, Seq};
+use bloom::Bloom;
+pub(crate) use cursor::MemCursor;
+use engineswap::mem::{AppendArena, ArenaWriter};
+use record::Record;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tree::{LastInsert, Tree};
+
+/// The newest writes, sorted.
+pub(crate) struct Memtable {
+    bloom: Bloom,
+    tree: Tree,
+    arena: Arc<AppendArena>,
+    entries: AtomicU64,
+}
+
+/// The only one that can insert into its memtable.
+pub(crate) struct MemWriter {
+    memtable: Arc<Memtable>,
+    arena: ArenaWriter,
+    last: LastInsert,
+}
+
+/// A version that [`Memtable::get`] has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemEntry<'a> {
+    pub seq: Seq,
+    pub kind: Kind,
+    /// Empty for a tombstone.
+    pub value: &'a [u8],
+}
+
+impl Memtable {
+    /// An empty memtable, meant to be replaced at about `expected_bytes`, and its writer.
+    #[allow(clippy::new_ret_no_self)]
+    pub fn new(expected_bytes: u64) -> (Arc<Memtable>, MemWriter) {
+        let (arena, writer) = AppendArena::new();
+        let bloom = Bloom::new(expected_bytes);
+        let memtable = Arc::new(Memtable { bloom, tree: Tree::new(), arena, entries: AtomicU64::new(0) });
+        let writer =
+            MemWriter { memtable: Arc::clone(&memtable), arena: writer, last: LastInsert::default() };
+        (memtable, writer)
+    }
+
+    /// The newest version of an internal key with a sequence number of at most `seq`; `hash` is `key::hash(key)`.
+    #[inline]
+    pub fn get(&self, key: &[u8], hash: u64, seq: Seq) -> Option<MemEntry<'_>> {
+        if !self.bloom.may_contain(hash) {
+            return None;
+        }
+        let mut pos = self.tree.get(key, &self.arena)?;
+        loop {
+            let r = Record::at(&self.arena, pos)?;
+            if r.seq <= seq {
+                return Some(MemEntry { seq: r.seq, kind: r.kind, value: r.value });
+            }
+            if r.prev == 0 {
+                return None;
+            }
+            pos = r.prev;
+        }
+    }
+
+    /// Hints that the key with this hash is about to be asked for.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        self.bloom.prefetch(hash);
+    }
+
+    /// Bytes of records and tree nodes in use.
+    pub fn bytes(&self) -> u64 {
+        self.arena.bytes() + self.tree.bytes()
+    }
+
+    /// Number of versions.
+    pub fn entries(&self) -> u64 {
+        self.entries.load(Relaxed)
+    }
+
+    /// Whether nothing was inserted.
+    pub fn is_empty(&self) -> bool {
+        self.entries() == 0
+    }
+
+    /// A cursor over all versions, those inserted meanwhile partly included.
+    pub fn cursor(self: &Arc<Self>) -> MemCursor {
+        MemCursor::new(Arc::clone(self))
+    }
+}
+
+impl std::fmt::Debug for Memtable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Memtable({} entries, {} bytes)", self.entries(), self.bytes())
+    }
+}
+
+impl MemWriter {
+    /// The memtable that this inserts into.
+    pub fn memtable(&self) -> &Arc<Memtable> {
+        &self.memtable
+    }
+
+    /// Inserts a version of an internal key; `hash` is `key::hash(key)`. The sequence numbers of one key come in
+    /// increasing order.
+    pub fn insert(&mut self, key: &[u8], hash: u64, seq: Seq, kind: Kind, value: &[u8]) {
+        let m = &*self.memtable;
+        // Before the tree: a key that is in the tree must not be denied.
+        m.bloom.add(hash);
+        let Ok((place, prev)) = m.tree.find_place(key, &m.arena) else { unreachable!("the only writer") };
+        debug_assert!(prev.and_then(|p| Record::at(&m.arena, p)).is_none_or(|r| r.seq < seq && r.key == key));
+        let pos = Record::append(&mut self.arena, prev.unwrap_or(0), seq, kind, key, value);
+        if prev.is_some() {
+            m.tree.replace(&place, pos);
+        } else if m.tree.insert(place, key, pos, &mut self.last, &m.arena).is_err() {
+            unreachable!("the only writer");
+        }
+        m.entries.store(m.entries() + 1, Relaxed);
+    }
+}
+
+impl std::fmt::Debug for MemWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemWriter({:?})", self.memtable)
+    }
+}
