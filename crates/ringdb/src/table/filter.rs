@@ -69,7 +69,7 @@ impl Filter {
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(line) = self.lines.get(line_of(hash, self.lines.len())) {
-            super::prefetch(line);
+            engineswap::mem::prefetch_ref(line);
         }
     }
 
@@ -157,7 +157,7 @@ impl FilterBuilder {
         let mut lines = vec![Line([0; 8]); n];
         for (i, &hash) in self.hashes.iter().enumerate() {
             if let Some(&ahead) = self.hashes.get(i + 16) {
-                super::prefetch(&lines[line_of(ahead, n)]);
+                engineswap::mem::prefetch_ref(&lines[line_of(ahead, n)]);
             }
             let line = &mut lines[line_of(hash, n)];
             each_bit(hash, probes, |word, bit| line.0[word & 7] |= bit);

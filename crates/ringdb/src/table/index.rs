@@ -177,9 +177,9 @@ impl Index {
 
     fn prefetch(&self, probe: Probe) {
         if let Some(node) = self.levels.get(probe.level as usize).and_then(|l| l.get(probe.node as usize)) {
-            super::prefetch(&node.heads[0]);
-            super::prefetch(&node.heads[8]);
-            super::prefetch(&node.prefix_len);
+            engineswap::mem::prefetch_ref(&node.heads[0]);
+            engineswap::mem::prefetch_ref(&node.heads[8]);
+            engineswap::mem::prefetch_ref(&node.prefix_len);
         }
     }
 

@@ -26,7 +26,3 @@ pub(crate) use meta::TableMeta;
 pub(crate) use parts::TableParts;
 pub(crate) use scan::TableScan;
 pub(crate) use writer::{FinishingTable, TableOptions, TableWriter};
-
-/// Starts to load the cache line of `_what`.
-#[inline]
-fn prefetch<T>(_what: &T) {}

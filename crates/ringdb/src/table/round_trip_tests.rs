@@ -41,11 +41,11 @@ fn write(path: &Path, entries: &[Entry], options: TableOptions) -> Result<TableM
     let estimate = w.estimated_bytes();
     let meta = w.finish()?;
     assert_eq!(std::fs::metadata(path).unwrap().len(), meta.file_bytes);
-    assert!(
-        estimate.abs_diff(meta.file_bytes) < 8192 + meta.file_bytes / 4,
-        "{estimate} {}",
-        meta.file_bytes
-    );
+    // The block being gathered counts with its full length, however well it may compress.
+    let slack = 8192 + meta.file_bytes / 4;
+    assert!(estimate + slack > meta.file_bytes, "{estimate} {}", meta.file_bytes);
+    let compressed = options.compression != Compression::None;
+    assert!(compressed || estimate < meta.file_bytes + slack, "{estimate} {}", meta.file_bytes);
     Ok(meta)
 }
 
@@ -256,8 +256,8 @@ fn every_changed_byte_of_a_table_is_noticed_or_does_not_matter() {
         let bytes = std::fs::read(&path).unwrap();
         let mut noticed = 0;
         for i in 0..bytes.len() {
-            // The zeros between the properties and the footer are many: every 16th of them is enough.
-            if i % 16 != 0 && bytes[i] == 0 && i > bytes.len() - 3000 && i < bytes.len() - 128 {
+            // Padding is long: every 16th byte of it is enough.
+            if i % 16 != 0 && bytes[i..].iter().take(16).all(|b| *b == 0) {
                 continue;
             }
             let mut b = bytes.clone();
@@ -302,7 +302,7 @@ fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
         key,
         seq,
         kind: if put { Kind::Put } else { Kind::Delete },
-        value: if put { (0..n).map(|i| (i * i >> 7) as u8).collect() } else { vec![] },
+        value: if put { (0..n).map(|i| ((i * i) >> 7) as u8).collect() } else { vec![] },
     });
     proptest::collection::vec(one, 1..300).prop_map(|mut v| {
         v.sort_by(|a, b| a.key.cmp(&b.key).then(b.seq.cmp(&a.seq)));
