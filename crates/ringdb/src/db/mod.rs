@@ -168,6 +168,11 @@ impl Db {
         self.core().stats()
     }
 
+    /// The I/O engine in use, with its own counters.
+    pub fn io(&self) -> &engineswap::Io {
+        &self.core().io
+    }
+
     /// Reads every byte and checks every checksum, order and reference. What is wrong is in the report; an error
     /// means that the check could not be made.
     pub fn verify(&self) -> Result<VerifyReport> {

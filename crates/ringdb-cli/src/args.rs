@@ -1,0 +1,379 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bench::args::BenchArgs;
+use crate::coding::CodingArgs;
+use crate::demo::DemoArgs;
+use crate::out::parse_bytes;
+use crate::store::DurabilityArg;
+
+/// Operate, measure and diagnose a ringdb store.
+///
+/// Exit codes: 0 when it went well; 1 when it failed, when a key asked for is absent or when `verify` found
+/// problems; 2 when the arguments are wrong.
+#[derive(Parser, Debug)]
+#[command(name = "ringdb", version, arg_required_else_help = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Load records from files or standard input
+    Load(LoadArgs),
+    /// Write all records to standard output or a file, in a format that `load` reads back byte for byte
+    Dump(DumpArgs),
+    /// Print the values of keys; exit code 1 if one is absent
+    Get(GetArgs),
+    /// Set a key
+    Put(PutArgs),
+    /// Delete keys
+    Del(DelArgs),
+    /// Print pairs in key order, a line each
+    Scan(ScanArgs),
+    /// Count keys
+    Count(CountArgs),
+    /// Print counters and sizes
+    Stats(PlainArgs),
+    /// Read every byte, check every checksum, order and reference; exit code 1 if anything is wrong
+    Verify(PlainArgs),
+    /// Merge the tables down to the last level
+    Compact(CompactArgs),
+    /// Copy the store, by hard links, into a new directory of the same file system
+    Checkpoint(CheckpointArgs),
+    /// List, create or drop keyspaces
+    Keyspaces(KeyspacesArgs),
+    /// Measure: db_bench's workloads on any I/O engine
+    Bench(Box<BenchArgs>),
+    /// Index this machine's files and show what overlapping reads give on each I/O engine
+    Demo(DemoArgs),
+    /// Print a completion script
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write one page per verb
+    Man(ManArgs),
+}
+
+/// The store.
+#[derive(Args, Debug)]
+pub struct StoreArgs {
+    /// Directory of the store
+    #[arg(long, value_name = "DIR")]
+    pub db: PathBuf,
+    /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128
+    #[arg(long, value_name = "URI", default_value = "auto")]
+    pub io: String,
+    /// Memory budget for cache, index, filters and memtables together
+    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
+    pub cache_bytes: u64,
+}
+
+/// The keyspace.
+#[derive(Args, Debug)]
+pub struct KeyspaceArg {
+    /// Work on this keyspace instead of the default one
+    #[arg(long, value_name = "NAME")]
+    pub keyspace: Option<String>,
+}
+
+/// A range of keys.
+#[derive(Args, Debug)]
+pub struct RangeArgs {
+    /// Only keys that begin with this
+    #[arg(long, value_name = "KEY")]
+    pub prefix: Option<OsString>,
+    /// Only keys from this one on
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<OsString>,
+    /// Only keys before this one
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<OsString>,
+}
+
+/// A record format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Key, TAB, value; \t \n \r \\ stand for bytes that would end a field
+    Tsv,
+    /// Comma-separated with a header line; the columns are chosen by name
+    Csv,
+    /// One JSON object a line: {"key": .., "value": ..}, or key_base64, key_hex, value_base64, value_hex
+    Jsonl,
+}
+
+/// What to do about a bad record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnError {
+    /// Stop there; what precedes it is loaded
+    Stop,
+    /// Report it and go on
+    Skip,
+}
+
+/// How records are written.
+#[derive(Args, Debug)]
+pub struct FormatArgs {
+    /// Record format [default: by the file's extension, else tsv]
+    #[arg(long, short, value_enum)]
+    pub format: Option<Format>,
+    /// Column of the keys in CSV
+    #[arg(long, value_name = "NAME", default_value = "key")]
+    pub key_column: String,
+    /// Column of the values in CSV
+    #[arg(long, value_name = "NAME", default_value = "value")]
+    pub value_column: String,
+    #[command(flatten)]
+    pub coding: CodingArgs,
+}
+
+/// Arguments of `load`.
+#[derive(Args, Debug)]
+pub struct LoadArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// What to do about a bad record
+    #[arg(long, value_enum, default_value = "stop")]
+    pub on_error: OnError,
+    /// Records written in one batch
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch_size: u32,
+    /// Durability of the batches; everything is on the device when the command has ended
+    #[arg(long, value_enum)]
+    pub durability: Option<DurabilityArg>,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Files to load; standard input if none or -
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// Arguments of `dump`.
+#[derive(Args, Debug)]
+pub struct DumpArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    #[command(flatten)]
+    pub format: FormatArgs,
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// The same as --format jsonl
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Write to this file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Arguments of `get`.
+#[derive(Args, Debug)]
+pub struct GetArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    #[command(flatten)]
+    pub coding: CodingArgs,
+    /// Print an object a key: {"key": .., "value": ..}; the value of an absent key is null
+    #[arg(long, conflicts_with = "raw")]
+    pub json: bool,
+    /// Print nothing but the bytes of the values: no line end after them
+    #[arg(long)]
+    pub raw: bool,
+    /// Keys
+    #[arg(value_name = "KEY", required = true)]
+    pub keys: Vec<OsString>,
+}
+
+/// Arguments of `put`.
+#[derive(Args, Debug)]
+pub struct PutArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    #[command(flatten)]
+    pub coding: CodingArgs,
+    /// Durability of the write
+    #[arg(long, value_enum)]
+    pub durability: Option<DurabilityArg>,
+    /// Print what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Take the value from this file, - for standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "value")]
+    pub value_file: Option<PathBuf>,
+    /// Key
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+    /// Value
+    #[arg(value_name = "VALUE", required_unless_present = "value_file")]
+    pub value: Option<OsString>,
+}
+
+/// Arguments of `del`.
+#[derive(Args, Debug)]
+pub struct DelArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    #[command(flatten)]
+    pub coding: CodingArgs,
+    /// Durability of the deletion
+    #[arg(long, value_enum)]
+    pub durability: Option<DurabilityArg>,
+    /// Print what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Keys; it is no error if one is absent
+    #[arg(value_name = "KEY", required = true)]
+    pub keys: Vec<OsString>,
+}
+
+/// Arguments of `scan`.
+#[derive(Args, Debug)]
+pub struct ScanArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    #[command(flatten)]
+    pub coding: CodingArgs,
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// At most this many pairs
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// From the last key to the first
+    #[arg(long)]
+    pub reverse: bool,
+    /// Print keys without values
+    #[arg(long)]
+    pub keys_only: bool,
+    /// Print an object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `count`.
+#[derive(Args, Debug)]
+pub struct CountArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    #[command(flatten)]
+    pub coding: CodingArgs,
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `stats` and `verify`.
+#[derive(Args, Debug)]
+pub struct PlainArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `compact`.
+#[derive(Args, Debug)]
+pub struct CompactArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    #[command(flatten)]
+    pub coding: CodingArgs,
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// Print what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `checkpoint`.
+#[derive(Args, Debug)]
+pub struct CheckpointArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Print what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The new directory
+    #[arg(value_name = "TARGET")]
+    pub target: PathBuf,
+}
+
+/// Arguments of `keyspaces`.
+#[derive(Args, Debug)]
+pub struct KeyspacesArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Make a keyspace
+    #[arg(long, value_name = "NAME", conflicts_with = "drop")]
+    pub create: Option<String>,
+    /// Drop a keyspace with all its keys
+    #[arg(long, value_name = "NAME")]
+    pub drop: Option<String>,
+    /// Print the list as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// Write ringdb.1 and a page per verb into this directory
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_on_a_store_takes_the_store_and_the_engine() {
+        for c in Cli::command().get_subcommands() {
+            let has = |name: &str| c.get_arguments().any(|a| a.get_long() == Some(name));
+            if !["completions", "man", "help"].contains(&c.get_name()) {
+                assert!(has("io"), "{}", c.get_name());
+                assert!(has("json"), "{}", c.get_name());
+                assert!(has("db") || c.get_name() == "demo", "{}", c.get_name());
+            }
+        }
+    }
+}

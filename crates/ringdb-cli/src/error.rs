@@ -1,0 +1,103 @@
+//! How the command fails: what is printed and with which exit code.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use ringdb::ErrorKind;
+
+/// Result of a verb.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Why a verb ends early. Exit codes: 1 for a failure or a negative answer, 2 for wrong usage.
+#[derive(Debug)]
+pub enum Failure {
+    /// It was asked for something that makes no sense. Exit code 2.
+    Usage(String),
+    /// It could not be done. Exit code 1.
+    Failed(String),
+    /// The answer is "no" (an absent key, problems found) and has been printed. Exit code 1.
+    Negative,
+    /// The reader of standard output went away. Quiet, exit code 0.
+    BrokenPipe,
+}
+
+impl Failure {
+    /// Prints the error and gives the exit code.
+    pub fn report(self) -> ExitCode {
+        match self {
+            Failure::Usage(m) => {
+                eprintln!("ringdb: {m}");
+                ExitCode::from(2)
+            }
+            Failure::Failed(m) => {
+                eprintln!("ringdb: {m}");
+                ExitCode::from(1)
+            }
+            Failure::Negative => ExitCode::from(1),
+            Failure::BrokenPipe => ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(m) | Failure::Failed(m) => f.write_str(m),
+            Failure::Negative => f.write_str("no"),
+            Failure::BrokenPipe => f.write_str("broken pipe"),
+        }
+    }
+}
+
+/// A wrong use of the command.
+pub fn usage<T>(message: impl Into<String>) -> Result<T> {
+    Err(Failure::Usage(message.into()))
+}
+
+/// Something that could not be done.
+pub fn failed<T>(message: impl Into<String>) -> Result<T> {
+    Err(Failure::Failed(message.into()))
+}
+
+impl From<ringdb::Error> for Failure {
+    fn from(e: ringdb::Error) -> Failure {
+        let todo = match (&e, e.kind()) {
+            (ringdb::Error::Locked(_) | ringdb::Error::NewerFormat { .. }, _) => "",
+            (ringdb::Error::NoStore { .. }, _) => "; `ringdb put` or `ringdb load` make one",
+            (_, ErrorKind::Retry) => "; mend the cause and try again",
+            (_, ErrorKind::Repair) => "; `ringdb verify` names everything that is wrong",
+            _ => "",
+        };
+        Failure::Failed(format!("{e}{todo}"))
+    }
+}
+
+impl From<engineswap::Error> for Failure {
+    fn from(e: engineswap::Error) -> Failure {
+        Failure::Failed(e.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(e: io::Error) -> Failure {
+        match e.kind() {
+            io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
+            _ => Failure::Failed(e.to_string()),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(e: serde_json::Error) -> Failure {
+        Failure::from(io::Error::from(e))
+    }
+}
+
+/// Adds the path to an error of the file system.
+pub fn at<T>(path: &std::path::Path, r: io::Result<T>) -> Result<T> {
+    r.map_err(|e| match e.kind() {
+        io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
+        _ => Failure::Failed(format!("{}: {e}", path.display())),
+    })
+}

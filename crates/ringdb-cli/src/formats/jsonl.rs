@@ -1,0 +1,162 @@
+//! One JSON object a line. Bytes that are UTF-8 are strings under `key` and `value`; others are under
+//! `key_base64` and `value_base64` (or `key_hex`, `value_hex`).
+
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Next, RecordReader, RecordWriter, read_line};
+use crate::coding::Coding;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    key: Option<String>,
+    key_base64: Option<String>,
+    key_hex: Option<String>,
+    value: Option<String>,
+    value_base64: Option<String>,
+    value_hex: Option<String>,
+}
+
+/// The bytes of a field that may be given in three ways, exactly one of which must be there.
+fn field(
+    name: &str,
+    coding: Coding,
+    plain: Option<String>,
+    base64: Option<String>,
+    hex: Option<String>,
+) -> Result<Vec<u8>, String> {
+    let (coding, text) = match (plain, base64, hex) {
+        (Some(t), None, None) => (coding, t),
+        (None, Some(t), None) => (Coding::Base64, t),
+        (None, None, Some(t)) => (Coding::Hex, t),
+        (None, None, None) => return Err(format!("no \"{name}\" (nor \"{name}_base64\", \"{name}_hex\")")),
+        _ => return Err(format!("the {name} is given twice")),
+    };
+    match coding {
+        Coding::Text => Ok(text.into_bytes()),
+        c => c.decode(text.as_bytes()).map_err(|e| format!("the {name} is {e}")),
+    }
+}
+
+/// Reads records. With a coding, the plain `key` and `value` are in that coding.
+pub struct Reader {
+    input: Box<dyn BufRead>,
+    coding: Coding,
+    buf: Vec<u8>,
+    line: u64,
+}
+
+impl Reader {
+    /// Reads from `input`.
+    pub fn new(input: Box<dyn BufRead>, coding: Coding) -> Reader {
+        Reader { input, coding, buf: Vec::new(), line: 0 }
+    }
+}
+
+impl RecordReader for Reader {
+    fn next(&mut self) -> io::Result<Next> {
+        if !read_line(&mut *self.input, &mut self.buf)? {
+            return Ok(Next::End);
+        }
+        self.line += 1;
+        let line = self.line;
+        let l: Line = match serde_json::from_slice(&self.buf) {
+            Ok(l) => l,
+            Err(e) => return Ok(Next::Bad { line, why: format!("not such an object: {e}") }),
+        };
+        let key = field("key", self.coding, l.key, l.key_base64, l.key_hex);
+        let value = field("value", self.coding, l.value, l.value_base64, l.value_hex);
+        Ok(match (key, value) {
+            (Ok(key), Ok(value)) => Next::Record { line, key, value },
+            (Err(why), _) | (_, Err(why)) => Next::Bad { line, why },
+        })
+    }
+}
+
+#[derive(Serialize, Default)]
+struct Pair<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_hex: Option<String>,
+}
+
+type Forms<'a> = (Option<&'a str>, Option<String>, Option<String>);
+
+fn forms(bytes: &[u8], coding: Coding) -> Forms<'_> {
+    let coded = |c: Coding| String::from_utf8_lossy(&c.encode(bytes)).into_owned();
+    match coding {
+        Coding::Text => match std::str::from_utf8(bytes) {
+            Ok(s) => (Some(s), None, None),
+            Err(_) => (None, Some(coded(Coding::Base64)), None),
+        },
+        Coding::Base64 => (None, Some(coded(coding)), None),
+        Coding::Hex => (None, None, Some(coded(coding))),
+    }
+}
+
+/// Writes one object and a line end; without the value if there is none to show.
+pub fn write_pair(out: &mut dyn Write, coding: Coding, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
+    let (key, key_base64, key_hex) = forms(key, coding);
+    let (value, value_base64, value_hex) = value.map_or((None, None, None), |v| forms(v, coding));
+    let pair = Pair { key, key_base64, key_hex, value, value_base64, value_hex };
+    serde_json::to_writer(&mut *out, &pair)?;
+    out.write_all(b"\n")
+}
+
+/// Writes records.
+pub struct Writer<W> {
+    output: W,
+    coding: Coding,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes to `output`.
+    pub fn new(output: W, coding: Coding) -> Writer<W> {
+        Writer { output, coding }
+    }
+}
+
+impl<W: Write> RecordWriter for Writer<W> {
+    fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        write_pair(&mut self.output, self.coding, key, Some(value))
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_an_object_is_said() {
+        for (text, why) in [
+            ("{\"key\":\"a\"}", "no \"value\""),
+            ("{\"value\":\"a\"}", "no \"key\""),
+            ("{\"key\":1,\"value\":\"a\"}", "not such an object"),
+            ("{\"key\":\"a\",\"key_hex\":\"61\",\"value\":\"a\"}", "given twice"),
+            ("{\"key_hex\":\"6\",\"value\":\"a\"}", "not hexadecimal"),
+            ("{\"key\":\"a\",\"value\":\"b\",\"c\":1}", "unknown field"),
+            ("", "not such an object"),
+        ] {
+            let mut r = Reader::new(Box::new(io::Cursor::new(format!("{text}\n"))), Coding::Text);
+            match r.next().unwrap() {
+                Next::Bad { line: 1, why: w } => assert!(w.contains(why), "{text}: {w}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Record formats: what `load` reads and `dump` writes. Whatever bytes a store holds, each format gives them
+//! back exactly.
+
+mod csv;
+mod jsonl;
+mod tsv;
+
+use std::io::{self, BufRead, Write};
+
+pub use jsonl::write_pair;
+pub use tsv::escape_into;
+
+use crate::args::{Format, FormatArgs};
+use crate::coding::Coding;
+
+/// What a reader found next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A record, with the line it starts on (from 1).
+    Record { line: u64, key: Vec<u8>, value: Vec<u8> },
+    /// A bad record: the line it starts on and what is wrong with it.
+    Bad { line: u64, why: String },
+    /// The end of the input.
+    End,
+}
+
+/// Reads records one after the other. An `Err` is a failure of the input itself.
+pub trait RecordReader {
+    /// The next record.
+    fn next(&mut self) -> io::Result<Next>;
+}
+
+/// Writes records.
+pub trait RecordWriter {
+    /// Writes one.
+    fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()>;
+    /// Writes what is buffered.
+    fn finish(&mut self) -> io::Result<()>;
+}
+
+/// A reader of `format`. Fails if the input has no usable header.
+pub fn reader(
+    format: Format,
+    args: &FormatArgs,
+    input: Box<dyn BufRead>,
+) -> Result<Box<dyn RecordReader>, String> {
+    let coding = args.coding.coding();
+    Ok(match format {
+        Format::Tsv => Box::new(tsv::Reader::new(input, coding)),
+        Format::Csv => Box::new(csv::Reader::new(input, coding, &args.key_column, &args.value_column)?),
+        Format::Jsonl => Box::new(jsonl::Reader::new(input, coding)),
+    })
+}
+
+/// A writer of `format`.
+pub fn writer<'a>(
+    format: Format,
+    args: &FormatArgs,
+    output: Box<dyn Write + 'a>,
+) -> io::Result<Box<dyn RecordWriter + 'a>> {
+    let coding = args.coding.coding();
+    Ok(match format {
+        Format::Tsv => Box::new(tsv::Writer::new(output, coding)),
+        Format::Csv => Box::new(csv::Writer::new(output, coding, &args.key_column, &args.value_column)?),
+        Format::Jsonl => Box::new(jsonl::Writer::new(output, coding)),
+    })
+}
+
+/// The format that a file's name suggests.
+pub fn by_extension(path: &std::path::Path) -> Option<Format> {
+    match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "tsv" | "tab" | "txt" => Some(Format::Tsv),
+        "csv" => Some(Format::Csv),
+        "jsonl" | "ndjson" | "json" => Some(Format::Jsonl),
+        _ => None,
+    }
+}
+
+fn decode_fields(line: u64, coding: Coding, key: &[u8], value: &[u8]) -> Next {
+    match (coding.decode(key), coding.decode(value)) {
+        (Ok(key), Ok(value)) => Next::Record { line, key, value },
+        (Err(e), _) => Next::Bad { line, why: format!("the key is {e}") },
+        (_, Err(e)) => Next::Bad { line, why: format!("the value is {e}") },
+    }
+}
+
+/// A line without its end, or `None` at the end of the input.
+fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    if input.read_until(b'\n', line)? == 0 {
+        return Ok(false);
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Verb};
+    use clap::Parser;
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
+    fn args(flag: &str) -> FormatArgs {
+        let mut a = vec!["ringdb", "dump", "--db", "x"];
+        a.extend((!flag.is_empty()).then_some(flag));
+        match Cli::parse_from(a).verb {
+            Verb::Dump(d) => d.format,
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn random_bytes_come_back_exactly_in_every_format_and_coding() {
+        let mut rng = SmallRng::seed_from_u64(7);
+        let mut records = vec![(vec![], vec![]), (b"\xef\xbb\xbfbom".to_vec(), b"\r\n\r".to_vec())];
+        for _ in 0..500 {
+            let special = rng.random_bool(0.5);
+            let mut bytes = |max: usize| -> Vec<u8> {
+                let n = rng.random_range(0..max);
+                let any = |r: &mut SmallRng| {
+                    if special { b"\t\n\r\\\",'{} a\x00\xff"[r.random_range(0..13)] } else { r.random() }
+                };
+                (0..n).map(|_| any(&mut rng)).collect()
+            };
+            records.push((bytes(20), bytes(60)));
+        }
+        for format in [Format::Tsv, Format::Csv, Format::Jsonl] {
+            for flag in ["", "--hex", "--base64"] {
+                let args = args(flag);
+                let mut file = Vec::new();
+                let mut w = writer(format, &args, Box::new(&mut file)).unwrap();
+                for (k, v) in &records {
+                    w.write(k, v).unwrap();
+                }
+                w.finish().unwrap();
+                drop(w);
+                let mut r = reader(format, &args, Box::new(io::Cursor::new(file))).unwrap();
+                for (i, (k, v)) in records.iter().enumerate() {
+                    match r.next().unwrap() {
+                        Next::Record { key, value, .. } => {
+                            assert_eq!((&key, &value), (k, v), "{format:?} {flag} record {i}")
+                        }
+                        other => panic!("{format:?} {flag} record {i} {k:?} {v:?}: {other:?}"),
+                    }
+                }
+                assert_eq!(r.next().unwrap(), Next::End);
+            }
+        }
+    }
+}

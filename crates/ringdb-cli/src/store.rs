@@ -1,0 +1,207 @@
+//! Opening the store that the arguments name.
+
+use std::ops::Bound;
+use std::path::Path;
+
+use clap::ValueEnum;
+use ringdb::{Db, Durability, Iter, Keyspace, Options, ReadOptions, Value, WriteBatch};
+
+use crate::args::{RangeArgs, StoreArgs};
+use crate::coding::Coding;
+use crate::error::{Failure, Result, failed};
+
+/// Durability as an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DurabilityArg {
+    /// Not logged: lost with the process unless flushed
+    None,
+    /// Survives the death of the process
+    Process,
+    /// On the device before the call returns
+    Sync,
+}
+
+impl From<DurabilityArg> for Durability {
+    fn from(d: DurabilityArg) -> Durability {
+        match d {
+            DurabilityArg::None => Durability::None,
+            DurabilityArg::Process => Durability::Process,
+            DurabilityArg::Sync => Durability::Sync,
+        }
+    }
+}
+
+fn options(args: &StoreArgs) -> Options {
+    Options::default().with_io(args.io.clone()).with_cache_bytes(args.cache_bytes)
+}
+
+/// A wrong engine URI is wrong usage, said before any file is touched.
+pub fn check_engine(uri: &str) -> Result<()> {
+    match engineswap::Io::from_uri(uri) {
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == engineswap::ErrorKind::InvalidInput => Err(Failure::Usage(e.to_string())),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Opens for reading only: works beside a running writer, never makes anything.
+pub fn open_for_reading(args: &StoreArgs) -> Result<Db> {
+    check_engine(&args.io)?;
+    must_exist(&args.db)?;
+    Ok(Db::open_read_only(&args.db, options(args).with_create_if_missing(false))?)
+}
+
+/// Opens for writing, with the lock. `create` makes a missing store.
+pub fn open_for_writing(args: &StoreArgs, create: bool, durability: Option<DurabilityArg>) -> Result<Db> {
+    check_engine(&args.io)?;
+    if !create {
+        must_exist(&args.db)?;
+    }
+    let mut o = options(args).with_create_if_missing(create);
+    if let Some(d) = durability {
+        o = o.with_durability(d.into());
+    }
+    Ok(Db::open(&args.db, o)?)
+}
+
+fn must_exist(dir: &Path) -> Result<()> {
+    match std::fs::metadata(dir) {
+        Ok(m) if m.is_dir() => Ok(()),
+        Ok(_) => failed(format!("{} is a file; --db takes the directory of a store", dir.display())),
+        Err(e) => {
+            failed(format!("no store in {}: {e}; `ringdb put` or `ringdb load` make one", dir.display()))
+        }
+    }
+}
+
+/// The keys that a verb works on: the default keyspace or a named one.
+pub struct Space {
+    /// The store.
+    pub db: Db,
+    keyspace: Option<Keyspace>,
+}
+
+impl Space {
+    /// A keyspace that must exist.
+    pub fn existing(db: Db, name: Option<&str>) -> Result<Space> {
+        let Some(name) = name else { return Ok(Space { db, keyspace: None }) };
+        match db.existing_keyspace(name)? {
+            Some(k) => Ok(Space { db, keyspace: Some(k) }),
+            None => {
+                let names = db.keyspaces()?;
+                let known = if names.is_empty() { "none".into() } else { names.join(", ") };
+                failed(format!("no keyspace '{name}' in this store; it has: {known}"))
+            }
+        }
+    }
+
+    /// A keyspace, made if missing.
+    pub fn made(db: Db, name: Option<&str>) -> Result<Space> {
+        let keyspace = name.map(|n| db.keyspace(n)).transpose()?;
+        Ok(Space { db, keyspace })
+    }
+
+    /// The values of many keys.
+    pub fn multi_get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Value>>> {
+        Ok(match &self.keyspace {
+            Some(k) => k.multi_get(keys)?,
+            None => self.db.multi_get(keys)?,
+        })
+    }
+
+    /// Adds a write to a batch.
+    pub fn put_in(&self, batch: &mut WriteBatch, key: &[u8], value: &[u8]) {
+        match &self.keyspace {
+            Some(k) => batch.put_in(k, key, value),
+            None => batch.put(key, value),
+        }
+    }
+
+    /// Adds a deletion to a batch.
+    pub fn delete_in(&self, batch: &mut WriteBatch, key: &[u8]) {
+        match &self.keyspace {
+            Some(k) => batch.delete_in(k, key),
+            None => batch.delete(key),
+        }
+    }
+
+    /// The pairs within bounds, without sweeping the cache.
+    pub fn range(&self, bounds: Bounds) -> Iter {
+        let o = ReadOptions::default().fill_cache(false);
+        match &self.keyspace {
+            Some(k) => k.range_with(bounds, &o),
+            None => self.db.range_with(bounds, &o),
+        }
+    }
+
+    /// Compacts the tables within bounds.
+    pub fn compact(&self, bounds: Bounds) -> Result<()> {
+        match &self.keyspace {
+            Some(k) => k.compact_range(bounds)?,
+            None => self.db.compact_range(bounds)?,
+        }
+        Ok(())
+    }
+}
+
+/// Lower and upper bound of keys.
+pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// The bounds that `--prefix`, `--from` and `--to` give together; `None` when no key can be within.
+pub fn bounds(args: &RangeArgs, coding: Coding) -> Result<Option<Bounds>> {
+    let arg = |name: &str, v: &Option<std::ffi::OsString>| {
+        v.as_deref().map(|v| coding.argument(name, v)).transpose()
+    };
+    let mut from = arg("--from", &args.from)?;
+    let mut to = arg("--to", &args.to)?;
+    if let Some(prefix) = arg("--prefix", &args.prefix)? {
+        if let Some(end) = prefix_end(&prefix) {
+            to = Some(to.map_or(end.clone(), |t| t.min(end)));
+        }
+        from = Some(from.map_or(prefix.clone(), |f| f.max(prefix)));
+    }
+    if let (Some(f), Some(t)) = (&from, &to)
+        && f >= t
+    {
+        return Ok(None);
+    }
+    Ok(Some((from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded))))
+}
+
+/// The first key after all keys that begin with `prefix`; `None` if there is no such key.
+fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let keep = prefix.iter().rposition(|b| *b != 0xff)?;
+    let mut end = prefix[..=keep].to_vec();
+    end[keep] += 1;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(prefix: Option<&str>, from: Option<&str>, to: Option<&str>) -> Option<Bounds> {
+        let os = |s: Option<&str>| s.map(std::ffi::OsString::from);
+        let a = RangeArgs { prefix: os(prefix), from: os(from), to: os(to) };
+        bounds(&a, Coding::Text).unwrap()
+    }
+
+    #[test]
+    fn ranges_and_prefixes_meet() {
+        use Bound::{Excluded, Included, Unbounded};
+        assert_eq!(range(None, None, None), Some((Unbounded, Unbounded)));
+        assert_eq!(range(Some("ab"), None, None), Some((Included(b"ab".into()), Excluded(b"ac".into()))));
+        assert_eq!(
+            range(Some("ab"), Some("abc"), Some("z")),
+            Some((Included(b"abc".into()), Excluded(b"ac".into())))
+        );
+        assert_eq!(
+            range(Some("ab"), Some("a"), Some("abx")),
+            Some((Included(b"ab".into()), Excluded(b"abx".into())))
+        );
+        assert_eq!(range(Some("b"), None, Some("a")), None);
+        assert_eq!(prefix_end(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(prefix_end(b"\xff"), None);
+        assert_eq!(prefix_end(b""), None);
+    }
+}

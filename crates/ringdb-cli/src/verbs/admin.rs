@@ -1,0 +1,171 @@
+//! Verbs on the store as a whole: `stats`, `verify`, `compact`, `checkpoint`, `keyspaces`.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use ringdb::Stats;
+use serde_json::json;
+
+use crate::args::{CheckpointArgs, CompactArgs, KeyspacesArgs, PlainArgs};
+use crate::error::{Failure, Result, failed};
+use crate::out::{self, human_bytes, human_count};
+use crate::store::{self, Space};
+
+/// Prints counters and sizes. Counters start when a store is opened, so sizes are what this verb is for.
+pub fn stats(args: &PlainArgs) -> Result<()> {
+    let stats = store::open_for_reading(&args.store)?.stats();
+    if args.json { out::json(&stats) } else { out::text(&describe(&stats)) }
+}
+
+fn describe(s: &Stats) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<20} {value}");
+    };
+    line("I/O engine", s.io.clone());
+    for reason in &s.io_reasons {
+        line("", reason.clone());
+    }
+    line("tables", format!("{} in {} entries", human_bytes(s.table_bytes), human_count(s.table_entries)));
+    line(
+        "memtables",
+        format!("{}, {} waiting to be flushed", human_bytes(s.memtable_bytes), s.immutable_memtables),
+    );
+    line("log", human_bytes(s.log_bytes));
+    line("last sequence", human_count(s.last_sequence));
+    line("index, filters", format!("{}, {}", human_bytes(s.index_bytes), human_bytes(s.filter_bytes)));
+    line(
+        "memory budget",
+        format!(
+            "{}, {} of it cached blocks",
+            human_bytes(s.cache_capacity_bytes),
+            human_bytes(s.cache_used_bytes)
+        ),
+    );
+    line("block reads", format!("{} cached, {} from disk", s.cache_hits, s.cache_misses));
+    if let Some(why) = &s.stopped {
+        line("STOPPED", why.clone());
+    }
+    let rows: Vec<Vec<String>> = s
+        .levels
+        .iter()
+        .map(|l| {
+            let target = if l.target_bytes > 0 { human_bytes(l.target_bytes) } else { "-".into() };
+            vec![
+                l.level.to_string(),
+                l.tables.to_string(),
+                human_bytes(l.bytes),
+                human_count(l.entries),
+                target,
+            ]
+        })
+        .collect();
+    text.push('\n');
+    text + &out::table(&["level", "tables", "size", "entries", "target"], &rows, 1)
+}
+
+/// Reads everything and names what is wrong. Problems make exit code 1.
+pub fn verify(args: &PlainArgs) -> Result<()> {
+    let db = store::open_for_reading(&args.store)?;
+    let start = Instant::now();
+    let bar = out::count_bar(None);
+    bar.set_message("verifying");
+    let report = db.verify();
+    bar.finish_and_clear();
+    let report = report?;
+    if args.json {
+        out::json(&report)?;
+    } else {
+        let mut text = String::new();
+        for p in &report.problems {
+            let at = p.offset.map(|o| format!(" at offset {o}")).unwrap_or_default();
+            let _ = writeln!(text, "{}{at}: {}", p.file, p.detail);
+        }
+        let _ = writeln!(
+            text,
+            "{} files, {} blocks, {} entries, {} read in {:.2} s: {}",
+            human_count(report.files),
+            human_count(report.blocks),
+            human_count(report.entries),
+            human_bytes(report.bytes),
+            start.elapsed().as_secs_f64(),
+            match report.problems.len() {
+                0 => "all is well".into(),
+                1 => "1 problem".into(),
+                n => format!("{n} problems"),
+            }
+        );
+        out::text(&text)?;
+    }
+    if report.is_ok() { Ok(()) } else { Err(Failure::Negative) }
+}
+
+/// Merges tables down to the last level.
+pub fn compact(args: &CompactArgs) -> Result<()> {
+    let bounds = store::bounds(&args.range, args.coding.coding())?;
+    let db = store::open_for_writing(&args.store, false, None)?;
+    let space = Space::existing(db, args.keyspace.keyspace.as_deref())?;
+    let before = space.db.stats();
+    let start = Instant::now();
+    let bar = out::count_bar(None);
+    bar.set_message("compacting");
+    if let Some(bounds) = bounds {
+        space.db.flush()?;
+        space.compact(bounds)?;
+    }
+    bar.finish_and_clear();
+    let after = space.db.stats();
+    space.db.close()?;
+    let seconds = start.elapsed().as_secs_f64();
+    if args.json {
+        return out::json(&json!({
+            "table_bytes_before": before.table_bytes, "table_bytes_after": after.table_bytes,
+            "read_bytes": after.compaction_read_bytes, "written_bytes": after.compaction_written_bytes,
+            "seconds": seconds,
+        }));
+    }
+    out::text(&format!(
+        "{} of tables, {} before; read {}, wrote {} in {seconds:.2} s\n",
+        human_bytes(after.table_bytes),
+        human_bytes(before.table_bytes),
+        human_bytes(after.compaction_read_bytes),
+        human_bytes(after.compaction_written_bytes),
+    ))
+}
+
+/// Copies the store by hard links.
+pub fn checkpoint(args: &CheckpointArgs) -> Result<()> {
+    let db = store::open_for_writing(&args.store, false, None)?;
+    db.checkpoint(&args.target)?;
+    db.close()?;
+    if args.json {
+        out::json(&json!({ "checkpoint": args.target.display().to_string() }))
+    } else {
+        out::text(&format!("a copy of {} is in {}\n", args.store.db.display(), args.target.display()))
+    }
+}
+
+/// Lists, creates or drops keyspaces.
+pub fn keyspaces(args: &KeyspacesArgs) -> Result<()> {
+    let db = if args.create.is_some() || args.drop.is_some() {
+        store::open_for_writing(&args.store, args.create.is_some(), None)?
+    } else {
+        store::open_for_reading(&args.store)?
+    };
+    if let Some(name) = &args.create {
+        db.keyspace(name)?;
+    }
+    if let Some(name) = &args.drop
+        && !db.drop_keyspace(name)?
+    {
+        return failed(format!("no keyspace '{name}' in this store"));
+    }
+    let names = db.keyspaces()?;
+    if args.create.is_some() || args.drop.is_some() {
+        db.close()?;
+    }
+    if args.json {
+        return out::json(&names);
+    }
+    out::text(&names.iter().fold(String::new(), |s, n| s + n + "\n"))
+}

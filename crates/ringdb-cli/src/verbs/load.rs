@@ -1,0 +1,157 @@
+//! `ringdb load`: records into the store, in batches.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::time::Instant;
+
+use indicatif::ProgressBar;
+use ringdb::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WriteBatch, WriteOptions};
+use serde::Serialize;
+
+use crate::args::{Format, LoadArgs, OnError};
+use crate::error::{Failure, Result, at, failed};
+use crate::formats::{self, Next};
+use crate::out::{self, human_bytes, human_count};
+use crate::store::{self, Space};
+
+/// A batch is committed when it holds this many bytes, whatever its count.
+const BATCH_BYTES: usize = 4 << 20;
+
+#[derive(Serialize)]
+struct Summary {
+    records: u64,
+    skipped: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+struct Loader<'a> {
+    args: &'a LoadArgs,
+    space: Space,
+    batch: WriteBatch,
+    options: WriteOptions,
+    summary: Summary,
+    bar: ProgressBar,
+}
+
+/// Loads the files, or standard input.
+pub fn load(args: &LoadArgs) -> Result<()> {
+    let from_stdin = args.files.is_empty() || args.files.iter().any(|f| is_stdin(f));
+    let mut total = 0;
+    for f in args.files.iter().filter(|f| !is_stdin(f)) {
+        let m = at(f, std::fs::metadata(f))?;
+        if m.is_dir() {
+            return failed(format!("{} is a directory; give files, or - for standard input", f.display()));
+        }
+        total += m.len();
+    }
+    let db = store::open_for_writing(&args.store, true, args.durability)?;
+    let mut options = WriteOptions::default();
+    if let Some(d) = args.durability {
+        options = options.durability(d.into());
+    }
+    let mut loader = Loader {
+        args,
+        space: Space::made(db, args.keyspace.keyspace.as_deref())?,
+        batch: WriteBatch::new(),
+        options,
+        summary: Summary { records: 0, skipped: 0, bytes: 0, seconds: 0.0 },
+        bar: out::bytes_bar((!from_stdin).then_some(total)),
+    };
+    let start = Instant::now();
+    let done = loader.all();
+    loader.commit()?;
+    loader.space.db.flush()?;
+    loader.bar.finish_and_clear();
+    loader.summary.seconds = start.elapsed().as_secs_f64();
+    let s = &loader.summary;
+    if done.is_err() {
+        eprintln!("ringdb: {} records are loaded", human_count(s.records));
+    } else if args.json {
+        out::json(s)?;
+    } else {
+        let skipped = if s.skipped > 0 { format!(", {} bad ones skipped", s.skipped) } else { String::new() };
+        out::text(&format!(
+            "loaded {} records ({}) in {:.2} s{skipped}\n",
+            human_count(s.records),
+            human_bytes(s.bytes),
+            s.seconds
+        ))?;
+    }
+    loader.space.db.close()?;
+    done
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+impl Loader<'_> {
+    fn all(&mut self) -> Result<()> {
+        if self.args.files.is_empty() {
+            return self.input(Path::new("-"));
+        }
+        self.args.files.iter().try_for_each(|f| self.input(f))
+    }
+
+    fn input(&mut self, path: &Path) -> Result<()> {
+        let (name, input): (String, Box<dyn BufRead>) = if is_stdin(path) {
+            ("standard input".into(), Box::new(BufReader::new(self.bar.wrap_read(io::stdin()))))
+        } else {
+            let file = at(path, File::open(path))?;
+            let input = BufReader::with_capacity(256 << 10, self.bar.wrap_read(file));
+            (path.display().to_string(), Box::new(input))
+        };
+        let format = self.args.format.format.or_else(|| formats::by_extension(path)).unwrap_or(Format::Tsv);
+        let mut reader =
+            formats::reader(format, &self.args.format, input).or_else(|e| failed(format!("{name}: {e}")))?;
+        loop {
+            let next = reader.next().map_err(|e| Failure::Failed(format!("{name}: {e}")))?;
+            let (line, why) = match next {
+                Next::End => return Ok(()),
+                Next::Bad { line, why } => (line, why),
+                Next::Record { line, key, value } => match too_long(&key, &value) {
+                    Some(why) => (line, why),
+                    None => {
+                        self.add(&key, &value)?;
+                        continue;
+                    }
+                },
+            };
+            let message = format!("{name}, line {line}: {why}");
+            if self.args.on_error == OnError::Stop {
+                return failed(format!("{message}; mend it, or go on past bad records with --on-error skip"));
+            }
+            self.summary.skipped += 1;
+            self.bar.suspend(|| eprintln!("ringdb: {message}; skipped"));
+        }
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.space.put_in(&mut self.batch, key, value);
+        self.summary.records += 1;
+        self.summary.bytes += (key.len() + value.len()) as u64;
+        if self.batch.len() >= self.args.batch_size as usize || self.batch.size_bytes() >= BATCH_BYTES {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        if !self.batch.is_empty() {
+            self.space.db.write(std::mem::take(&mut self.batch), &self.options)?;
+        }
+        Ok(())
+    }
+}
+
+fn too_long(key: &[u8], value: &[u8]) -> Option<String> {
+    if key.len() as u64 > MAX_KEY_BYTES as u64 {
+        return Some(format!("the key has {} bytes; at most {MAX_KEY_BYTES} are possible", key.len()));
+    }
+    if value.len() as u64 > MAX_VALUE_BYTES as u64 {
+        return Some(format!("the value has {} bytes; at most {MAX_VALUE_BYTES} are possible", value.len()));
+    }
+    None
+}
