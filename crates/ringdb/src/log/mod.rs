@@ -18,6 +18,8 @@
 //!
 //! The byte layout is in docs/formats/log.md.
 
+#[cfg(test)]
+mod crash_tests;
 mod frame;
 mod pool;
 mod replay;

@@ -122,10 +122,8 @@ impl Maker<'_> {
     fn finish(&self, number: u64, path: PathBuf, file: File, size: u64) -> Result<Segment> {
         // A segment made for one large frame is written once, in order: a mapping would not pay.
         let map = match self.medium {
-            Medium::Mapped if size == self.segment_bytes => match file.map(size) {
-                Err(e) if e.kind() == engineswap::ErrorKind::Unsupported => None,
-                m => Some(m?),
-            },
+            // Whatever keeps the file from being mapped, `pwrite` serves.
+            Medium::Mapped if size == self.segment_bytes => file.map(size).ok(),
             _ => None,
         };
         let named = AtomicBool::new(false);
