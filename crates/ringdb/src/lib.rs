@@ -4,6 +4,8 @@
 mod batch;
 mod bounds;
 #[allow(dead_code)]
+mod cache;
+#[allow(dead_code)]
 mod coding;
 #[allow(dead_code)]
 mod compaction;

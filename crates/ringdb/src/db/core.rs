@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use engineswap::Io;
+use engineswap::mem::epoch::Published;
 
 use super::KeyspaceState;
 use super::health::Health;
 use super::snapshot::Snapshots;
+use super::view::View;
+use crate::cache::Cache;
 use crate::env::Join;
 use crate::key::Kind;
 use crate::{Env, Options, Result, Stats, VerifyReport, WriteBatch, WriteOptions};
@@ -29,7 +32,10 @@ pub(crate) struct Core {
     /// Load the view first, then this.
     pub visible: AtomicU64,
     pub snapshots: Snapshots,
-    // to come: pub cache: Arc<Cache>, pub view: engineswap::mem::Published<View>
+    /// The memory budget and the cached blocks.
+    pub cache: Arc<Cache>,
+    /// What reads look at.
+    pub view: Published<View>,
 }
 
 #[allow(unused_variables, clippy::unimplemented)]

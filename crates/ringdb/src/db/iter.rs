@@ -1,41 +1,291 @@
-//! Placeholder of the iterator.
+//! [`Iter`]: pairs in key order, from both ends, as of one sequence number.
+//!
+//! Each end has a merge of its own over all memtables and tables, made when that end is first asked. The
+//! first blocks that the merge needs are read from the disk together.
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Core;
-use crate::key::{Prefix, Seq};
+use super::source::{Bounds, Source};
+use super::view::View;
+use crate::cursor::Cursor;
+use crate::key::{Kind, Prefix, Seq};
+use crate::merge::MergeCursor;
+use crate::purpose;
+use crate::table::cursor::Place;
+use crate::table::fetch::read_together;
 use crate::{Error, ReadOptions, Result, Value};
 
-/// Key-value pairs in key order, from both ends.
-pub struct Iter {}
+/// Key-value pairs in key order, from both ends. It sees the store as it was when the iterator was made, and
+/// keeps the files it reads. After an error, which is yielded once, it ends.
+pub struct Iter {
+    state: State,
+}
 
-#[allow(unused_variables, clippy::unimplemented)]
+enum State {
+    Open(Box<Merged>),
+    Failed(Error),
+    Done,
+}
+
+struct Merged {
+    view: Arc<View>,
+    seq: Seq,
+    /// Bytes of the keyspace's prefix, which returned keys come without.
+    prefix_len: usize,
+    fill_cache: bool,
+    bounds: Arc<Bounds>,
+    front: Option<Front>,
+    back: Option<Back>,
+    /// The key that the front end has come to (returned or found deleted); empty before.
+    front_key: Vec<u8>,
+    /// The key that the back end has come to; empty before.
+    back_key: Vec<u8>,
+}
+
+struct Front {
+    merge: MergeCursor<Source>,
+    /// Whether the cursor still stands on what was returned last.
+    spent: bool,
+}
+
+struct Back {
+    merge: MergeCursor<Source>,
+    /// The newest visible version so far of `key`: `Some(None)` is a tombstone.
+    newest: Option<Option<Value>>,
+    key: Vec<u8>,
+}
+
 impl Iter {
+    /// The pairs of a keyspace whose user key lies in `range`, visible at `seq` (`None`: as of now).
     pub(crate) fn new(
-        core: &Arc<Core>,
+        core: &Core,
         prefix: Prefix,
         range: (Bound<&[u8]>, Bound<&[u8]>),
         seq: Option<Seq>,
         options: &ReadOptions,
     ) -> Iter {
-        unimplemented!()
+        if let Err(e) = core.check_open() {
+            return Iter::failed(e);
+        }
+        let view = core.view.get();
+        let seq = seq.unwrap_or_else(|| core.visible.load(Ordering::Acquire));
+        let (lower, upper) = internal_bounds(&prefix, range);
+        Iter::over(view, lower, upper, seq, prefix.len(), options)
     }
-    pub(crate) fn failed(e: Error) -> Iter {
-        unimplemented!()
+
+    /// The pairs visible at `seq` with an internal key from `lower` on and before `upper` (`None`: no end).
+    /// Returned keys come without their first `prefix_len` bytes.
+    pub(crate) fn over(
+        view: Arc<View>,
+        lower: Vec<u8>,
+        upper: Option<Vec<u8>>,
+        seq: Seq,
+        prefix_len: usize,
+        options: &ReadOptions,
+    ) -> Iter {
+        if upper.as_ref().is_some_and(|upper| *upper <= lower) {
+            return Iter { state: State::Done };
+        }
+        let merged = Merged {
+            view,
+            seq,
+            prefix_len,
+            fill_cache: options.fill_cache,
+            bounds: Arc::new(Bounds { lower, upper }),
+            front: None,
+            back: None,
+            front_key: Vec::new(),
+            back_key: Vec::new(),
+        };
+        Iter { state: State::Open(Box::new(merged)) }
+    }
+
+    /// Yields `error` and ends.
+    pub(crate) fn failed(error: Error) -> Iter {
+        Iter { state: State::Failed(error) }
+    }
+
+    #[inline]
+    fn step(
+        &mut self,
+        f: impl FnOnce(&mut Merged) -> Result<Option<(Value, Value)>>,
+    ) -> Option<Result<(Value, Value)>> {
+        if let State::Open(merged) = &mut self.state {
+            match f(merged) {
+                Ok(Some(pair)) => return Some(Ok(pair)),
+                Ok(None) => self.state = State::Done,
+                Err(e) => self.state = State::Failed(e),
+            }
+        }
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Failed(e) => Some(Err(e)),
+            _ => None,
+        }
     }
 }
 
-#[allow(clippy::unimplemented)]
+/// The first internal key of a range of user keys, and the first behind it (`None`: there is none).
+fn internal_bounds(prefix: &Prefix, range: (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec<u8>, Option<Vec<u8>>) {
+    let prefix = prefix.as_slice();
+    let internal = |key: &[u8], tail: &[u8]| [prefix, key, tail].concat();
+    let lower = match range.0 {
+        Bound::Included(key) => internal(key, &[]),
+        Bound::Excluded(key) => internal(key, &[0]),
+        Bound::Unbounded => prefix.to_vec(),
+    };
+    let upper = match range.1 {
+        Bound::Included(key) => Some(internal(key, &[0])),
+        Bound::Excluded(key) => Some(internal(key, &[])),
+        Bound::Unbounded => {
+            let mut next = prefix.to_vec();
+            while next.last() == Some(&u8::MAX) {
+                next.pop();
+            }
+            next.last_mut().map(|b| *b += 1).map(|()| next)
+        }
+    };
+    (lower, upper)
+}
+
 impl Iterator for Iter {
     type Item = Result<(Value, Value)>;
+
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        unimplemented!()
+        self.step(Merged::next)
     }
 }
-#[allow(clippy::unimplemented)]
+
 impl DoubleEndedIterator for Iter {
+    #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
-        unimplemented!()
+        self.step(Merged::next_back)
     }
 }
+
+impl std::iter::FusedIterator for Iter {}
+
+impl std::fmt::Debug for Iter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = match &self.state {
+            State::Open(m) => format!("{:?} at {}", m.bounds, m.seq),
+            State::Failed(e) => format!("failed: {e}"),
+            State::Done => "done".into(),
+        };
+        write!(f, "Iter({state})")
+    }
+}
+
+impl Merged {
+    /// All sources, positioned at the first version within the bounds, or the last.
+    fn merge(&self, forward: bool) -> Result<MergeCursor<Source>> {
+        let place = match (&self.bounds.lower, &self.bounds.upper) {
+            (lower, _) if forward => Place::AtOrAfter(lower),
+            (_, Some(upper)) => Place::Before(upper),
+            (_, None) => Place::Last,
+        };
+        let mut sources = Source::all(&self.view, &self.bounds, self.fill_cache);
+        let mut missing = Vec::new();
+        for (i, s) in sources.iter_mut().enumerate() {
+            if let Some(block) = s.plan(place) {
+                missing.push((i, block));
+            }
+        }
+        if missing.len() > 1 {
+            let wanted: Vec<_> = missing.iter().map(|(_, (table, block))| (&**table, *block)).collect();
+            // What fails here is tried again, and then reported, by the source's own seek.
+            let blocks = read_together(&wanted, self.fill_cache, purpose::SCAN_READ);
+            for ((i, (_, number)), block) in missing.iter().zip(blocks) {
+                if let Ok(block) = block {
+                    sources[*i].provide(*number, block);
+                }
+            }
+        }
+        for s in &mut sources {
+            s.seek_planned(place)?;
+        }
+        let mut merge = MergeCursor::new(sources);
+        if forward {
+            merge.start_forward()
+        } else {
+            merge.start_backward()
+        }
+        Ok(merge)
+    }
+
+    fn next(&mut self) -> Result<Option<(Value, Value)>> {
+        if self.front.is_none() {
+            self.front = Some(Front { merge: self.merge(true)?, spent: false });
+        }
+        let Some(Front { merge, spent }) = &mut self.front else { return Ok(None) };
+        if std::mem::take(spent) {
+            merge.next()?;
+        }
+        while merge.valid() {
+            let key = merge.key();
+            if key == self.front_key {
+                // An older version of what has been dealt with.
+                merge.next()?;
+                continue;
+            }
+            if self.bounds.upper.as_ref().is_some_and(|upper| key >= upper.as_slice())
+                || (!self.back_key.is_empty() && key >= self.back_key.as_slice())
+            {
+                return Ok(None);
+            }
+            if merge.seq() > self.seq {
+                merge.next()?;
+                continue;
+            }
+            self.front_key.clear();
+            self.front_key.extend_from_slice(key);
+            if merge.kind() == Kind::Delete {
+                merge.next()?;
+                continue;
+            }
+            *spent = true;
+            let key = key.get(self.prefix_len..).unwrap_or_default();
+            return Ok(Some((Value::copy_from(key), Value::copy_from(merge.value()))));
+        }
+        Ok(None)
+    }
+
+    fn next_back(&mut self) -> Result<Option<(Value, Value)>> {
+        if self.back.is_none() {
+            self.back = Some(Back { merge: self.merge(false)?, newest: None, key: Vec::new() });
+        }
+        let Some(Back { merge, newest, key }) = &mut self.back else { return Ok(None) };
+        loop {
+            // Versions of a key come oldest first: the last visible one before the key changes is the newest.
+            let here = merge.valid().then(|| merge.key()).filter(|here| {
+                *here >= self.bounds.lower.as_slice()
+                    && (self.front_key.is_empty() || *here > self.front_key.as_slice())
+            });
+            if here != Some(key.as_slice())
+                && let Some(found) = newest.take()
+            {
+                self.back_key.clone_from(key);
+                if let Some(value) = found {
+                    let key = key.get(self.prefix_len..).unwrap_or_default();
+                    return Ok(Some((Value::copy_from(key), value)));
+                }
+                continue;
+            }
+            let Some(here) = here else { return Ok(None) };
+            if merge.seq() <= self.seq {
+                if newest.is_none() {
+                    key.clear();
+                    key.extend_from_slice(here);
+                }
+                *newest = Some((merge.kind() == Kind::Put).then(|| Value::copy_from(merge.value())));
+            }
+            merge.prev()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -27,11 +27,17 @@ mod keyspace;
 mod multi_get;
 #[allow(dead_code)]
 mod snapshot;
+mod source;
+#[cfg(test)]
+mod testing;
+#[allow(dead_code)]
+mod view;
 
 pub(crate) use self::core::Core;
 pub use iter::Iter;
 pub(crate) use keyspace::KeyspaceState;
 pub(crate) use snapshot::Registered;
+pub(crate) use source::Bounds;
 
 /// An open store. Cheap to clone, shared by all threads. Closed when the last clone, keyspace and snapshot of
 /// it is dropped; what the log holds survives that without a flush.

@@ -2,13 +2,14 @@
 //!
 //! A table is data blocks, then an index, a filter and properties, then a footer. [`block`] is a data block as
 //! it lies on disk and in a cache frame; [`index`] finds the block of a key; [`filter`] says which keys are not
-//! there; [`writer`] makes a table; [`parts`] reads what
-//! stays in memory of one; [`scan`] reads one from end to
-//! end.
+//! there; [`writer`] makes a table; [`parts`] reads what stays in memory of one; [`scan`] reads one from end to
+//! end. [`reader`] is an open table over the cache, with [`fetch`] for its blocks and [`cursor`] for its order.
 
 pub(crate) mod block;
 pub(crate) mod block_builder;
 pub(crate) mod compress;
+pub(crate) mod cursor;
+pub(crate) mod fetch;
 pub(crate) mod filter;
 pub(crate) mod format;
 pub(crate) mod index;
@@ -17,6 +18,7 @@ pub(crate) mod meta;
 mod output;
 pub(crate) mod parts;
 mod read_ahead;
+pub(crate) mod reader;
 #[cfg(test)]
 mod round_trip_tests;
 pub(crate) mod scan;
@@ -24,5 +26,6 @@ pub(crate) mod writer;
 
 pub(crate) use meta::TableMeta;
 pub(crate) use parts::TableParts;
+pub(crate) use reader::Table;
 pub(crate) use scan::TableScan;
 pub(crate) use writer::{FinishingTable, TableOptions, TableWriter};

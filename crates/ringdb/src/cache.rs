@@ -1,0 +1,243 @@
+//! [`Cache`]: one memory budget for data blocks, indexes, filters and memtables.
+//!
+//! Data blocks live in the frames of one arena; each table has its own array of slots, so that a hit is one
+//! load and no hashing. A block larger than a frame lives in [`LargeBlocks`]. What indexes, filters and
+//! memtables take is taken from the frames: the limit of the arena is recomputed whenever one of them changes.
+//! A floor of frames stays, so that reading goes on when the rest has eaten the budget.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use engineswap::mem::{AlignedBuf, FrameArena, FreeFrame, SlotArray};
+
+use crate::sync::{Mutex, lock};
+
+mod large;
+
+pub(crate) use large::LargeBlocks;
+
+/// Frames that are never given up to indexes, filters and memtables.
+const FLOOR_FRAMES: usize = 64;
+/// Counters are kept apart for this many threads.
+const STRIPES: usize = 16;
+
+/// The budget and the memory of cached blocks.
+pub(crate) struct Cache {
+    arena: Arc<FrameArena>,
+    frame_bytes: usize,
+    capacity: u64,
+    large: LargeBlocks,
+    index_bytes: AtomicU64,
+    filter_bytes: AtomicU64,
+    memtable_bytes: AtomicU64,
+    /// Serialises recomputing the limit, so that the last one sees every change.
+    limit: Mutex<()>,
+    frame_limit: AtomicUsize,
+    stripes: Box<[Stripe]>,
+}
+
+/// One thread's counters (or several threads', when there are more than stripes).
+#[derive(Default)]
+#[repr(align(64))]
+struct Stripe {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    filter_negatives: AtomicU64,
+}
+
+/// What the cache holds and has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CacheStats {
+    pub capacity_bytes: u64,
+    pub used_bytes: u64,
+    pub index_bytes: u64,
+    pub filter_bytes: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub filter_negatives: u64,
+}
+
+impl Cache {
+    /// A cache whose blocks, indexes, filters and memtables together take about `capacity` bytes, with frames
+    /// of `frame_bytes` (the size of a data block).
+    pub fn new(capacity: u64, frame_bytes: usize) -> Arc<Cache> {
+        let max_frames =
+            (capacity / frame_bytes as u64).clamp(FLOOR_FRAMES as u64, u32::MAX as u64 / 2) as usize;
+        Arc::new(Cache {
+            arena: FrameArena::new(frame_bytes, max_frames),
+            frame_bytes,
+            capacity,
+            large: LargeBlocks::new(),
+            index_bytes: AtomicU64::new(0),
+            filter_bytes: AtomicU64::new(0),
+            memtable_bytes: AtomicU64::new(0),
+            limit: Mutex::new(()),
+            frame_limit: AtomicUsize::new(max_frames),
+            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+        })
+    }
+
+    /// Bytes of a frame.
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// How many frames blocks may take at this moment.
+    pub fn frame_limit(&self) -> usize {
+        self.frame_limit.load(Relaxed)
+    }
+
+    /// Slots for a table of `blocks` blocks.
+    pub fn slots(&self, blocks: usize) -> SlotArray {
+        SlotArray::new(&self.arena, blocks)
+    }
+
+    /// A frame to fill, by evicting if it must; `None` when every frame is in somebody's hands.
+    pub fn frame(&self) -> Option<FreeFrame> {
+        self.arena.alloc_or_evict()
+    }
+
+    /// The cache of blocks larger than a frame.
+    pub fn large(&self) -> &LargeBlocks {
+        &self.large
+    }
+
+    /// Keeps a block larger than a frame, if it is not too large for the budget.
+    pub fn keep_large(&self, file_id: u64, block: u32, bytes: &Arc<AlignedBuf>) {
+        let budget = self.block_budget();
+        if bytes.len() as u64 > budget / 4 {
+            return;
+        }
+        self.large.insert(file_id, block, Arc::clone(bytes), budget / 2);
+        self.recompute();
+    }
+
+    /// Counts a table's index and filter in.
+    pub fn table_opened(&self, index_bytes: u64, filter_bytes: u64) {
+        self.index_bytes.fetch_add(index_bytes, Relaxed);
+        self.filter_bytes.fetch_add(filter_bytes, Relaxed);
+        self.recompute();
+    }
+
+    /// Counts a table's index and filter out, and forgets its large blocks.
+    pub fn table_closed(&self, file_id: u64, index_bytes: u64, filter_bytes: u64) {
+        self.index_bytes.fetch_sub(index_bytes, Relaxed);
+        self.filter_bytes.fetch_sub(filter_bytes, Relaxed);
+        self.large.forget_file(file_id);
+        self.recompute();
+    }
+
+    /// Says what all memtables take together. Cheap when it has changed little.
+    pub fn set_memtable_bytes(&self, bytes: u64) {
+        let old = self.memtable_bytes.swap(bytes, Relaxed);
+        if old.abs_diff(bytes) >= self.capacity / 256 || (bytes == 0) != (old == 0) {
+            self.recompute();
+        }
+    }
+
+    fn block_budget(&self) -> u64 {
+        let others = self.index_bytes.load(Relaxed)
+            + self.filter_bytes.load(Relaxed)
+            + self.memtable_bytes.load(Relaxed);
+        self.capacity.saturating_sub(others).max((FLOOR_FRAMES * self.frame_bytes) as u64)
+    }
+
+    fn recompute(&self) {
+        let _one_at_a_time = lock(&self.limit);
+        let bytes = self.block_budget().saturating_sub(self.large.bytes());
+        let frames = ((bytes / self.frame_bytes as u64) as usize).max(FLOOR_FRAMES);
+        self.frame_limit.store(frames, Relaxed);
+        self.arena.set_limit(frames);
+    }
+
+    #[inline]
+    fn stripe(&self) -> &Stripe {
+        &self.stripes[stripe_of_thread() % STRIPES]
+    }
+
+    /// Counts block reads served from memory.
+    #[inline]
+    pub fn count_hits(&self, n: u64) {
+        self.stripe().hits.fetch_add(n, Relaxed);
+    }
+
+    /// Counts block reads that went to the disk.
+    #[inline]
+    pub fn count_misses(&self, n: u64) {
+        self.stripe().misses.fetch_add(n, Relaxed);
+    }
+
+    /// Counts block reads served from memory, and table probes that a filter answered.
+    #[inline]
+    pub fn count_probes(&self, hits: u64, filter_negatives: u64) {
+        let stripe = self.stripe();
+        if hits > 0 {
+            stripe.hits.fetch_add(hits, Relaxed);
+        }
+        if filter_negatives > 0 {
+            stripe.filter_negatives.fetch_add(filter_negatives, Relaxed);
+        }
+    }
+
+    /// Sizes and counters.
+    pub fn stats(&self) -> CacheStats {
+        let sum = |f: fn(&Stripe) -> &AtomicU64| self.stripes.iter().map(|s| f(s).load(Relaxed)).sum();
+        CacheStats {
+            capacity_bytes: self.capacity,
+            used_bytes: self.arena.in_use() as u64 * self.frame_bytes as u64 + self.large.bytes(),
+            index_bytes: self.index_bytes.load(Relaxed),
+            filter_bytes: self.filter_bytes.load(Relaxed),
+            hits: sum(|s| &s.hits),
+            misses: sum(|s| &s.misses),
+            filter_negatives: sum(|s| &s.filter_negatives),
+        }
+    }
+}
+
+/// A small number of the calling thread's own.
+#[inline]
+fn stripe_of_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Relaxed);
+    }
+    MINE.with(|m| *m)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_moves_between_frames_and_the_rest() {
+        let cache = Cache::new(4 << 20, 4096);
+        assert_eq!(cache.frame_limit(), 1024);
+        cache.table_opened(1 << 20, 0);
+        assert_eq!(cache.frame_limit(), 768);
+        cache.set_memtable_bytes(1 << 20);
+        assert_eq!(cache.frame_limit(), 512);
+        cache.keep_large(1, 2, &Arc::new(AlignedBuf::zeroed(256 << 10)));
+        assert_eq!(cache.frame_limit(), 448);
+        // The floor holds whatever the others take.
+        cache.set_memtable_bytes(64 << 20);
+        assert_eq!(cache.frame_limit(), FLOOR_FRAMES);
+        cache.set_memtable_bytes(0);
+        cache.table_closed(1, 1 << 20, 0);
+        assert_eq!(cache.frame_limit(), 1024);
+        assert_eq!(cache.stats().index_bytes, 0);
+    }
+
+    #[test]
+    fn counters_of_threads_add_up() {
+        let cache = Cache::new(1 << 20, 4096);
+        std::thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| (0..1000).for_each(|_| cache.count_hits(2)));
+            }
+        });
+        cache.count_misses(5);
+        cache.count_probes(0, 7);
+        let stats = cache.stats();
+        assert_eq!((stats.hits, stats.misses, stats.filter_negatives), (6000, 5, 7));
+    }
+}

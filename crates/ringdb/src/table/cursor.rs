@@ -1,0 +1,403 @@
+//! [`TableCursor`]: the versions of one table in both directions, over cached blocks, with read-ahead.
+//!
+//! A cursor keeps the block it stands on from being evicted. When blocks are missing one after the other it
+//! reads a growing window of them in one submission. Without `fill_cache` what it reads stays its own.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engineswap::mem;
+
+use super::block::{BlockView, Layout};
+use super::fetch::Block;
+use super::reader::Table;
+use crate::cursor::Cursor;
+use crate::db::Bounds;
+use crate::error::Result;
+use crate::key::{Kind, Seq};
+use crate::purpose;
+
+/// Most bytes that one submission reads ahead.
+const WINDOW_BYTES: usize = 256 << 10;
+
+/// Where to seek.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    /// The first version of the first key at or after.
+    AtOrAfter(&'a [u8]),
+    /// The last version of the last key before.
+    Before(&'a [u8]),
+    /// The last version of all.
+    Last,
+}
+
+/// A position in a table. Read-ahead does not go beyond the bounds; the position may.
+pub(crate) struct TableCursor {
+    table: Arc<Table>,
+    bounds: Arc<Bounds>,
+    fill_cache: bool,
+    /// The block that the cursor stands on.
+    block: Option<(Block, Layout)>,
+    /// Its number; kept when the cursor runs off an end, to recognise sequential misses.
+    number: u32,
+    len: usize,
+    at: usize,
+    valid: bool,
+    key: Vec<u8>,
+    /// Bytes at the start of `key` that all keys of the block have.
+    shared: usize,
+    seq: Seq,
+    kind: Kind,
+    value: (usize, usize),
+    /// The block where the planned seek begins.
+    planned: Option<u32>,
+    /// Blocks that were read ahead and are not in the cache, in the order of the scan.
+    ahead: VecDeque<(u32, Block)>,
+    /// Blocks to read at the next miss if it is sequential.
+    window: u32,
+    /// The direction of the last move to another block.
+    forward: bool,
+}
+
+impl TableCursor {
+    /// A cursor without a position.
+    pub fn new(table: &Arc<Table>, bounds: &Arc<Bounds>, fill_cache: bool) -> TableCursor {
+        TableCursor {
+            table: Arc::clone(table),
+            bounds: Arc::clone(bounds),
+            fill_cache,
+            block: None,
+            number: u32::MAX,
+            len: 0,
+            at: 0,
+            valid: false,
+            key: Vec::new(),
+            shared: 0,
+            seq: 0,
+            kind: Kind::Put,
+            value: (0, 0),
+            planned: None,
+            ahead: VecDeque::new(),
+            window: 1,
+            forward: true,
+        }
+    }
+
+    /// The table it is in.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Takes the position away.
+    pub fn clear(&mut self) {
+        self.valid = false;
+        self.planned = None;
+    }
+
+    /// Enters another table, without a position. The read-ahead window stays as wide as it is.
+    pub fn go_to(&mut self, table: &Arc<Table>) {
+        self.table = Arc::clone(table);
+        self.block = None;
+        self.valid = false;
+        self.planned = None;
+        self.ahead.clear();
+        self.number = u32::MAX;
+    }
+
+    /// Finds the block where seeking `place` begins. Takes it if it is cached; else returns its number, for
+    /// the caller to read it together with others and to [`TableCursor::provide`] it.
+    pub fn plan(&mut self, place: Place<'_>) -> Option<u32> {
+        self.valid = false;
+        self.window = 1;
+        let last = self.table.index().blocks().checked_sub(1);
+        self.planned = match place {
+            Place::AtOrAfter(key) => self.table.index().find_block(key),
+            Place::Before(key) => self.table.index().find_block(key).or(last),
+            Place::Last => last,
+        };
+        let number = self.planned?;
+        if self.block.is_some() && self.number == number {
+            return None;
+        }
+        self.block = None;
+        match self.table.cached_block(number) {
+            Some(block) => {
+                for line in 0..4 {
+                    mem::prefetch(block.bytes(), line * 64);
+                }
+                self.enter(number, block);
+                None
+            }
+            None => Some(number),
+        }
+    }
+
+    /// Takes a block that [`TableCursor::plan`] asked for and that was read.
+    pub fn provide(&mut self, number: u32, block: Block) {
+        let block = if self.fill_cache { self.table.keep(number, block) } else { block };
+        self.enter(number, block);
+        self.window = 2;
+    }
+
+    /// Seeks the place that was planned.
+    pub fn seek_planned(&mut self, place: Place<'_>) -> Result<()> {
+        let Some(number) = self.planned.take() else {
+            self.valid = false;
+            return Ok(());
+        };
+        self.forward = matches!(place, Place::AtOrAfter(_));
+        self.load(number)?;
+        match place {
+            Place::AtOrAfter(key) => {
+                let at = self.lower_bound(key);
+                self.first_from(at)
+            }
+            Place::Before(key) => {
+                let at = self.lower_bound(key);
+                self.last_before(at)
+            }
+            Place::Last => self.last_before(self.len),
+        }
+    }
+
+    /// The first entry of this block at or after `key`.
+    fn lower_bound(&self, key: &[u8]) -> usize {
+        self.block
+            .as_ref()
+            .map_or(0, |(b, layout)| BlockView::with_layout(b.bytes(), *layout).lower_bound(key))
+    }
+
+    /// To entry `at` of this block, or the first one of a later block.
+    fn first_from(&mut self, mut at: usize) -> Result<()> {
+        while at >= self.len {
+            if self.number + 1 >= self.table.index().blocks() {
+                self.valid = false;
+                return Ok(());
+            }
+            self.forward = true;
+            self.load(self.number + 1)?;
+            at = 0;
+        }
+        self.stand(at);
+        Ok(())
+    }
+
+    /// To the entry before `at` of this block, or the last one of an earlier block.
+    fn last_before(&mut self, mut at: usize) -> Result<()> {
+        while at == 0 {
+            if self.number == 0 {
+                self.valid = false;
+                return Ok(());
+            }
+            self.forward = false;
+            self.load(self.number - 1)?;
+            at = self.len;
+        }
+        self.stand(at - 1);
+        Ok(())
+    }
+
+    #[inline]
+    fn stand(&mut self, at: usize) {
+        let Some((block, layout)) = &self.block else { return };
+        let bytes = block.bytes();
+        let entry = BlockView::with_layout(bytes, *layout).entry(at);
+        self.key.truncate(self.shared);
+        self.key.extend_from_slice(entry.suffix);
+        self.seq = entry.seq;
+        self.kind = entry.kind;
+        let start = entry.value.as_ptr().addr() - bytes.as_ptr().addr();
+        self.value = (start, start + entry.value.len());
+        self.at = at;
+        self.valid = true;
+    }
+
+    /// Makes `block` the one that the cursor stands on; the position in it is not valid yet.
+    fn enter(&mut self, number: u32, block: Block) {
+        let view = BlockView::trusted(block.bytes());
+        self.len = view.len();
+        self.key.clear();
+        self.key.extend_from_slice(view.prefix());
+        self.shared = self.key.len();
+        self.number = number;
+        self.valid = false;
+        let layout = view.layout();
+        self.block = Some((block, layout));
+    }
+
+    /// Enters block `number`, from the cache or the disk.
+    fn load(&mut self, number: u32) -> Result<()> {
+        self.valid = false;
+        if self.block.is_some() && self.number == number {
+            return Ok(());
+        }
+        let sequential = if self.forward {
+            number.wrapping_sub(1) == self.number
+        } else {
+            number.wrapping_add(1) == self.number
+        };
+        self.block = None;
+        while let Some((n, block)) = self.ahead.pop_front() {
+            if n == number {
+                self.enter(number, block);
+                return Ok(());
+            }
+        }
+        if let Some(block) = self.table.cached_block(number) {
+            self.enter(number, block);
+            return Ok(());
+        }
+        let block = self.read(number, sequential)?;
+        self.enter(number, block);
+        Ok(())
+    }
+
+    /// Reads a missing block, and more if the scan has been missing blocks one after the other.
+    fn read(&mut self, number: u32, sequential: bool) -> Result<Block> {
+        // The first block of the next table of a level is as sequential as its neighbours.
+        let sequential = sequential || self.number == u32::MAX;
+        let count = if sequential { self.run_length(number) } else { 1 };
+        let widest = (WINDOW_BYTES / self.table.cache().frame_bytes()) as u32;
+        let affordable =
+            if self.fill_cache { self.table.cache().frame_limit() as u32 / 16 } else { u32::MAX };
+        let grown = if sequential { self.window * 2 } else { 2 };
+        self.window = grown.min(widest).min(affordable).max(1);
+        let first = if self.forward { number } else { number + 1 - count };
+        let blocks = self.table.read_run(first, count, self.fill_cache, purpose::SCAN_READ);
+        let mut wanted = None;
+        let mut rest = VecDeque::new();
+        for (n, block) in (first..).zip(blocks) {
+            if n == number {
+                let block = block?;
+                wanted = Some(if self.fill_cache { self.table.keep(n, block) } else { block });
+                continue;
+            }
+            // What fails ahead of need is reported when it is needed.
+            let Ok(block) = block else { continue };
+            match if self.fill_cache { self.table.keep(n, block) } else { block } {
+                // In the cache: it may be evicted before it is needed, which costs a read.
+                Block::Pinned(_) => {}
+                own if self.forward => rest.push_back((n, own)),
+                own => rest.push_front((n, own)),
+            }
+        }
+        self.ahead = rest;
+        match wanted {
+            Some(block) => Ok(block),
+            None => self.table.read_block(number, self.fill_cache, purpose::SCAN_READ),
+        }
+    }
+
+    /// How many blocks from `number` on, in the direction of the scan, to read in one go: those that are within
+    /// the window and the bounds, not cached and of plain size.
+    fn run_length(&self, number: u32) -> u32 {
+        let index = self.table.index();
+        let mut most = self.window;
+        if most > 1 {
+            most = most.min(if self.forward {
+                let last = self.bounds.upper.as_ref().and_then(|upper| index.find_block(upper));
+                last.unwrap_or(index.blocks() - 1).max(number) - number + 1
+            } else {
+                let first = index.find_block(&self.bounds.lower).unwrap_or(number);
+                number - first.min(number) + 1
+            });
+        }
+        let mut count = 1;
+        while count < most {
+            let n = if self.forward { number + count } else { number - count };
+            if index.block_pos(n).block_len > index.block_bytes() || self.table.is_cached(n) {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    fn seek_place(&mut self, place: Place<'_>) -> Result<()> {
+        // A block that is not cached is read by the seek.
+        self.plan(place);
+        self.seek_planned(place)
+    }
+
+    /// Passes an error on, without a position left.
+    #[inline]
+    fn check(&mut self, r: Result<()>) -> Result<()> {
+        if r.is_err() {
+            self.valid = false;
+            self.block = None;
+        }
+        r
+    }
+}
+
+impl Cursor for TableCursor {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+    #[inline]
+    fn seq(&self) -> Seq {
+        self.seq
+    }
+    #[inline]
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.block.as_ref().map(|(b, _)| &b.bytes()[self.value.0..self.value.1]).unwrap_or_default()
+    }
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let r = self.seek_place(Place::AtOrAfter(key));
+        self.check(r)
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        // Not by a plan: going on to the next table of a level keeps the window.
+        self.forward = true;
+        let r = if self.table.index().blocks() == 0 {
+            self.valid = false;
+            Ok(())
+        } else {
+            self.load(0).and_then(|()| self.first_from(0))
+        };
+        self.check(r)
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.forward = false;
+        let r = match self.table.index().blocks().checked_sub(1) {
+            Some(last) => self.load(last).and_then(|()| self.last_before(self.len)),
+            None => {
+                self.valid = false;
+                Ok(())
+            }
+        };
+        self.check(r)
+    }
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let r = self.seek_place(Place::Before(key));
+        self.check(r)
+    }
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        let at = self.at + 1;
+        if at < self.len {
+            self.stand(at);
+            return Ok(());
+        }
+        let r = self.first_from(at);
+        self.check(r)
+    }
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        if self.at > 0 {
+            self.stand(self.at - 1);
+            return Ok(());
+        }
+        let r = self.last_before(0);
+        self.check(r)
+    }
+}

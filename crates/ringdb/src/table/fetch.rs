@@ -1,0 +1,276 @@
+//! Reading data blocks: from the disk into frames (or buffers of their own), checked, then into the cache.
+//!
+//! A block that comes out of here has passed [`BlockView::validate`]; a checksum or structure that is wrong is
+//! [`Error::Corrupt`] with the path and offset, a failing read is [`Error::Io`].
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use engineswap::mem::{AlignedBuf, FreeFrame, PinnedFrame, epoch};
+use engineswap::{Buf, Done, Op, Purpose};
+
+use super::block::BlockView;
+use super::compress::Encoding;
+use super::format::unpack_block;
+use super::index::BlockPos;
+use super::reader::Table;
+use crate::{Error, Result};
+
+/// What direct reads of compressed and large blocks are aligned to.
+const ALIGN: u64 = 4096;
+/// Most blocks of one read operation.
+const RUN_BLOCKS: u32 = 16;
+
+/// A checked block that stays in memory as long as this lives.
+pub(crate) enum Block {
+    /// In the cache, kept from being evicted.
+    Pinned(PinnedFrame),
+    /// In a frame that is not (or not yet) in the cache.
+    Own(FreeFrame),
+    /// In a buffer, perhaps with others.
+    Shared(Arc<AlignedBuf>, Range<usize>),
+}
+
+impl Block {
+    /// The block's bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Block::Pinned(frame) => frame,
+            Block::Own(frame) => frame,
+            Block::Shared(buf, range) => &buf[range.clone()],
+        }
+    }
+}
+
+/// Consecutive blocks of one table, to be read by one operation.
+struct Run<'a> {
+    table: &'a Table,
+    first: u32,
+    count: u32,
+    /// Where the operation reads.
+    span: Range<u64>,
+}
+
+impl<'a> Run<'a> {
+    fn new(table: &'a Table, first: u32, count: u32) -> Run<'a> {
+        let start = table.index().block_pos(first).offset;
+        let last = table.index().block_pos(first + count - 1);
+        let end = last.offset + last.stored_len as u64;
+        let span = start / ALIGN * ALIGN..end.next_multiple_of(ALIGN);
+        Run { table, first, count, span }
+    }
+
+    /// Whether the blocks can be read where they will lie in the cache.
+    fn fits_frames(&self) -> bool {
+        let frame = self.table.cache().frame_bytes() as u64;
+        let len = self.span.end - self.span.start;
+        let aligned_plain = |i| {
+            let pos = self.table.index().block_pos(i);
+            let all = self.count == 1 || pos.stored_len as u64 == frame;
+            pos.encoding == Encoding::Plain && pos.offset.is_multiple_of(ALIGN) && all
+        };
+        len <= self.count as u64 * frame && (self.first..self.first + self.count).all(aligned_plain)
+    }
+
+    /// The operation; into frames of the cache where that can be.
+    fn op(&self, use_frames: bool, purpose: Purpose) -> Op {
+        let len = self.span.end - self.span.start;
+        let mut buf = Buf::None;
+        if use_frames && self.fits_frames() {
+            let frames: Option<Vec<FreeFrame>> =
+                (0..self.count).map(|_| self.table.cache().frame()).collect();
+            buf = match frames {
+                Some(mut frames) if self.count == 1 => frames.pop().map_or(Buf::None, Buf::Frame),
+                Some(frames) => Buf::Frames(frames),
+                None => Buf::None,
+            };
+        }
+        if let Buf::None = buf {
+            buf = Buf::Aligned(AlignedBuf::zeroed(len as usize));
+        }
+        Op::read(self.table.file(), self.span.start, len, buf, purpose)
+    }
+
+    /// The run's blocks out of a completion, checked, in their order.
+    fn finish(&self, done: Done, use_frames: bool) -> Vec<Result<Block>> {
+        let read = match done.result {
+            Ok(n) => n,
+            Err(e) => return (0..self.count).map(|_| Err(Error::Io(e.clone()))).collect(),
+        };
+        let mut frames: Vec<Option<FreeFrame>> = Vec::new();
+        let mut shared = None;
+        match done.buf {
+            Buf::Frame(frame) => frames.push(Some(frame)),
+            Buf::Frames(all) => frames.extend(all.into_iter().map(Some)),
+            Buf::Aligned(buf) => shared = Some(Arc::new(buf)),
+            Buf::None => {}
+        }
+        (0..self.count)
+            .map(|i| {
+                let number = self.first + i;
+                let pos = self.table.index().block_pos(number);
+                let from = pos.offset - self.span.start;
+                if from + pos.stored_len as u64 > read {
+                    return Err(self.table.short_read(&pos, read.saturating_sub(from)));
+                }
+                if let Some(frame) = frames.get_mut(i as usize).and_then(Option::take) {
+                    self.table.check(&frame[..pos.block_len as usize], number, &pos)?;
+                    return Ok(Block::Own(frame));
+                }
+                let Some(buf) = &shared else { return Err(self.table.short_read(&pos, 0)) };
+                self.table.block_within(buf, from as usize, number, &pos, use_frames)
+            })
+            .collect()
+    }
+}
+
+impl Table {
+    fn short_read(&self, pos: &BlockPos, got: u64) -> Error {
+        let detail = format!("the file ends after {got} of these bytes");
+        let e = engineswap::Error::new(engineswap::ErrorKind::UnexpectedEof, "read", detail);
+        Error::Io(e.at(self.path()).range(pos.offset, pos.stored_len as u64))
+    }
+
+    fn check(&self, bytes: &[u8], number: u32, pos: &BlockPos) -> Result<()> {
+        BlockView::validate(bytes, self.meta().file_id, number)
+            .map_err(|detail| Error::corrupt(self.path(), Some(pos.offset), detail))
+    }
+
+    /// The block at `from` of a buffer that was read from the file: unpacked if need be, and checked.
+    fn block_within(
+        &self,
+        buf: &Arc<AlignedBuf>,
+        from: usize,
+        number: u32,
+        pos: &BlockPos,
+        use_frames: bool,
+    ) -> Result<Block> {
+        let range = from..from + pos.stored_len as usize;
+        let stored = &buf[range.clone()];
+        let len = pos.block_len as usize;
+        let fits = len <= self.cache().frame_bytes();
+        // A large block that is to be cached has its buffer to itself.
+        if pos.encoding == Encoding::Plain && (!use_frames || (!fits && from == 0)) {
+            self.check(stored, number, pos)?;
+            return Ok(Block::Shared(Arc::clone(buf), range));
+        }
+        let unpack = |out: &mut [u8]| {
+            unpack_block(stored, pos, out, self.meta().file_id, number)
+                .map_err(|detail| Error::corrupt(self.path(), Some(pos.offset), detail))
+        };
+        let frame = if use_frames && fits { self.cache().frame() } else { None };
+        if let Some(mut frame) = frame {
+            unpack(&mut frame)?;
+            return Ok(Block::Own(frame));
+        }
+        let mut plain = AlignedBuf::zeroed(len);
+        unpack(&mut plain)?;
+        Ok(Block::Shared(Arc::new(plain), 0..len))
+    }
+
+    fn is_large(&self, number: u32) -> bool {
+        self.block_bytes(number) > self.cache().frame_bytes() as u64
+    }
+
+    /// Bytes that a block takes in memory.
+    pub fn block_bytes(&self, number: u32) -> u64 {
+        self.index().block_pos(number).block_len as u64
+    }
+
+    /// Whether a block is in memory at this moment.
+    pub fn is_cached(&self, number: u32) -> bool {
+        self.slots().contains(number as usize)
+            || (self.is_large(number) && self.cache().large().get(self.meta().file_id, number).is_some())
+    }
+
+    /// A cached block, kept from being evicted. Counts a hit.
+    pub fn cached_block(&self, number: u32) -> Option<Block> {
+        let pinned = self.slots().pin(number as usize, &epoch::pin());
+        let found = match pinned {
+            Some(frame) => Some(Block::Pinned(frame)),
+            None => self.cached_large(number),
+        };
+        if found.is_some() {
+            self.cache().count_hits(1);
+        }
+        found
+    }
+
+    fn cached_large(&self, number: u32) -> Option<Block> {
+        if !self.is_large(number) {
+            return None;
+        }
+        let buf = self.cache().large().get(self.meta().file_id, number)?;
+        let len = self.block_bytes(number) as usize;
+        Some(Block::Shared(buf, 0..len))
+    }
+
+    /// Reads one block, alone, by a plain read. Counts a miss.
+    pub fn read_block(&self, number: u32, fill_cache: bool, purpose: Purpose) -> Result<Block> {
+        self.cache().count_misses(1);
+        let run = Run::new(self, number, 1);
+        let mut op = run.op(fill_cache, purpose);
+        let len = op.len as usize;
+        let result = match &mut op.buf {
+            Buf::Frame(frame) => self.file().read_at(&mut frame[..len], op.offset, purpose),
+            Buf::Aligned(buf) => self.file().read_at(&mut buf[..len], op.offset, purpose),
+            _ => Ok(0),
+        };
+        let done = Done { user: 0, result: result.map(|n| n as u64), buf: op.buf };
+        match run.finish(done, fill_cache).pop() {
+            Some(block) => block,
+            None => Err(self.short_read(&self.index().block_pos(number), 0)),
+        }
+    }
+
+    /// Puts a block that was read into the cache, and gives it back kept from being evicted.
+    pub fn keep(&self, number: u32, block: Block) -> Block {
+        match block {
+            Block::Own(frame) => match self.slots().publish_pinned(number as usize, frame) {
+                Ok(pinned) => Block::Pinned(pinned),
+                // Another reader was faster; this copy is as good.
+                Err(frame) => Block::Own(frame),
+            },
+            Block::Shared(buf, range) => {
+                if range.start == 0 && self.is_large(number) {
+                    self.cache().keep_large(self.meta().file_id, number, &buf);
+                }
+                Block::Shared(buf, range)
+            }
+            pinned => pinned,
+        }
+    }
+
+    /// Reads `count` blocks from `first` on, in one submission, and counts the misses.
+    pub fn read_run(&self, first: u32, count: u32, fill_cache: bool, purpose: Purpose) -> Vec<Result<Block>> {
+        if count == 1 {
+            return vec![self.read_block(first, fill_cache, purpose)];
+        }
+        self.cache().count_misses(count as u64);
+        let runs: Vec<Run<'_>> = (0..count)
+            .step_by(RUN_BLOCKS as usize)
+            .map(|i| Run::new(self, first + i, RUN_BLOCKS.min(count - i)))
+            .collect();
+        let ops = runs.iter().map(|run| run.op(fill_cache, purpose)).collect();
+        let done = self.io().run(ops);
+        runs.iter().zip(done).flat_map(|(run, done)| run.finish(done, fill_cache)).collect()
+    }
+}
+
+/// Reads blocks of several tables together, in the order asked for, and counts the misses.
+pub(crate) fn read_together(
+    wanted: &[(&Table, u32)],
+    fill_cache: bool,
+    purpose: Purpose,
+) -> Vec<Result<Block>> {
+    if let [(table, number)] = wanted {
+        return vec![table.read_block(*number, fill_cache, purpose)];
+    }
+    let Some((first, _)) = wanted.first() else { return Vec::new() };
+    first.cache().count_misses(wanted.len() as u64);
+    let runs: Vec<Run<'_>> = wanted.iter().map(|(table, number)| Run::new(table, *number, 1)).collect();
+    let ops = runs.iter().map(|run| run.op(fill_cache, purpose)).collect();
+    let done = first.io().run(ops);
+    runs.iter().zip(done).flat_map(|(run, done)| run.finish(done, fill_cache)).collect()
+}
