@@ -96,6 +96,15 @@ impl Error {
         self
     }
 
+    /// Adds to the detail.
+    pub fn more(self, more: &str) -> Error {
+        let detail = match &self.detail {
+            Some(d) => format!("{d}; {more}"),
+            None => more.to_string(),
+        };
+        self.detail(detail)
+    }
+
     /// What kind of failure it was.
     pub fn kind(&self) -> ErrorKind {
         self.kind

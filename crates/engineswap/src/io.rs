@@ -117,7 +117,8 @@ impl Io {
         self.engine.lock_file(path)
     }
 
-    /// A queue for the calling thread, for at most `depth` operations in flight.
+    /// A queue for the calling thread, for at most `depth` operations in flight (and at most as many as the
+    /// engine's own option `depth` says).
     pub fn queue(&self, depth: u32) -> Result<Queue> {
         Ok(Queue { raw: self.engine.queue(depth)? })
     }

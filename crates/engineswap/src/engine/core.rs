@@ -52,7 +52,8 @@ struct Slot {
     generation: u32,
     state: State,
     before: Before,
-    next: Option<u32>,
+    /// The tag of the operation chained after this one.
+    next: Option<u64>,
     op: Option<Op>,
     done: u64,
     again: u32,
@@ -69,6 +70,8 @@ pub(crate) struct Request {
     pub(crate) what: What,
     /// Known to be done by a kernel worker.
     pub(crate) punted: bool,
+    /// It is all that is left of the operation.
+    pub(crate) whole: bool,
 }
 
 /// The kind of a request, with memory that stays where it is while the slot is running.
@@ -147,6 +150,10 @@ impl Core {
         &self.stats
     }
 
+    pub(crate) fn shared_stats(&self) -> Arc<Stats> {
+        self.stats.clone()
+    }
+
     /// Adds an operation, or gives it back when `depth` have not been taken yet.
     #[allow(clippy::result_large_err)]
     pub(crate) fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
@@ -170,7 +177,7 @@ impl Core {
             Chain::After(p) => {
                 s.state = State::Chained;
                 s.before = Before::Unknown;
-                self.slots[p as usize].next = Some(i);
+                self.slots[p as usize].next = Some(self.tag(i));
             }
             Chain::Finished(false) => {
                 s.state = State::Chained;
@@ -244,7 +251,9 @@ impl Core {
 
     /// The operation that may be linked after `i`.
     pub(crate) fn chained_after(&self, i: u32) -> Option<u32> {
-        self.slots[i as usize].next.filter(|n| self.slots[*n as usize].state == State::Chained)
+        let tag = self.slots[i as usize].next?;
+        let next = self.slots.get(tag as u32 as usize)?;
+        (next.generation == (tag >> 32) as u32 && next.state == State::Chained).then_some(tag as u32)
     }
 
     /// Marks an operation as handed out.
@@ -274,6 +283,12 @@ impl Core {
         self.settle_before(i);
     }
 
+    /// A request that the kernel did not take is to be started again.
+    pub(crate) fn take_back(&mut self, i: u32) {
+        self.set_stopped();
+        self.not_started(i);
+    }
+
     /// What is left of an operation as a request to the kernel; `None` if it is to be done by plain calls:
     /// a buffered write (the kernel would only hand it to a worker), a direct transfer that is not aligned,
     /// a file of another kind of engine, a wrong argument, a file whose sync has failed.
@@ -288,6 +303,7 @@ impl Core {
         let direct = op.file.0.is_direct();
         let left = (op.len - s.done).min(MAX_TRANSFER);
         let offset = op.offset + s.done;
+        let mut whole = true;
         let (what, punted) = match op.kind {
             _ if op.len == 0
                 && !matches!(op.kind, OpKind::SyncAll | OpKind::SyncData | OpKind::SyncRange) =>
@@ -327,6 +343,8 @@ impl Core {
                 if !aligned {
                     return None;
                 }
+                let covered = if vectored { s.iov.iter().map(|v| v.iov_len as u64).sum() } else { len };
+                whole = s.done + covered == op.len;
                 let (iov, n, len) = (s.iov.as_ptr(), s.iov.len() as u32, len as u32);
                 let what = match (write, vectored) {
                     (false, false) => What::Read { ptr, len },
@@ -339,12 +357,14 @@ impl Core {
             OpKind::SyncAll | OpKind::SyncData | OpKind::SyncRange if os.check_sync("sync").is_err() => {
                 return None;
             }
+            // io_uring has 32 bits for the length.
+            OpKind::SyncRange if op.len > u64::from(u32::MAX) => return None,
             OpKind::SyncAll => (What::Sync { data_only: false }, true),
             OpKind::SyncData => (What::Sync { data_only: true }, true),
             OpKind::SyncRange => (What::SyncRange { len: op.len }, true),
             OpKind::Allocate => (What::Allocate { len: op.len }, true),
         };
-        Some(Request { fd, offset, what, punted })
+        Some(Request { fd, offset, what, punted, whole })
     }
 
     /// Does an operation by plain calls, from its beginning, and finishes it.
@@ -475,10 +495,14 @@ impl Core {
         if !abandoned {
             self.ready.push_back(Done { user: op.user, result, buf: op.buf });
         }
-        if let Some(n) = next {
-            self.slots[n as usize].before = if good { Before::Good } else { Before::Bad };
-            if self.slots[n as usize].state == State::Chained {
-                self.settle_before(n);
+        if let Some(tag) = next {
+            let n = tag as u32;
+            let s = &mut self.slots[n as usize];
+            if s.generation == (tag >> 32) as u32 {
+                s.before = if good { Before::Good } else { Before::Bad };
+                if s.state == State::Chained {
+                    self.settle_before(n);
+                }
             }
         }
     }

@@ -12,8 +12,11 @@ use crate::{Error, Result};
 
 mod base;
 mod core;
-pub mod posix;
+mod libaio;
+mod posix;
+mod probe;
 mod runner;
+mod uring;
 
 pub use base::OsFile;
 
@@ -105,8 +108,19 @@ pub fn open(uri: &str) -> Result<Arc<dyn Engine>> {
 
 /// Opens the engine that `config` describes.
 pub fn open_config(config: &Config) -> Result<Arc<dyn Engine>> {
-    Ok(match config {
-        Config::Posix(c) => posix::open(c, Vec::new()),
-        _ => posix::open(&Default::default(), Vec::new()),
-    })
+    match config {
+        Config::Posix(c) => Ok(posix::open(c, Vec::new())),
+        Config::Libaio(c) => libaio::open(c, Vec::new()),
+        Config::IoUring(c) => uring::open(c, Vec::new()),
+        Config::Auto => match std::env::var("ENGINESWAP").ok().filter(|v| !v.trim().is_empty()) {
+            None => Ok(probe::auto()),
+            Some(uri) => {
+                let from_env = |e: Error| e.more("asked for by the environment variable ENGINESWAP");
+                match uri.parse().map_err(from_env)? {
+                    Config::Auto => Ok(probe::auto()),
+                    named => open_config(&named).map_err(from_env),
+                }
+            }
+        },
+    }
 }

@@ -108,12 +108,10 @@ impl OsFile {
             transfer::retry_intr(|| unsafe { libc::fcntl(self.fd(), libc::F_OFD_SETLK, &how) } as isize);
         let got = match ofd {
             // No locks of open files here: the older kind does the same for the whole file.
-            // SAFETY: a plain system call.
-            Err(libc::EINVAL) => {
-                transfer::retry_intr(
-                    || unsafe { libc::flock(self.fd(), libc::LOCK_EX | libc::LOCK_NB) } as isize
-                )
-            }
+            Err(libc::EINVAL) => transfer::retry_intr(|| {
+                // SAFETY: a plain system call.
+                unsafe { libc::flock(self.fd(), libc::LOCK_EX | libc::LOCK_NB) as isize }
+            }),
             other => other,
         };
         match got {

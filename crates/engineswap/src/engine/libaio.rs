@@ -1,0 +1,394 @@
+//! The libaio engine: Linux native AIO on the raw system calls.
+//!
+//! Only direct transfers really overlap: the kernel does buffered ones inside of the submission. fsync goes to a
+//! kernel worker where it is supported; ranges and allocations are plain calls.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use super::base::{Driver, OsEngine};
+use super::core::{Core, Request, What};
+use super::{Engine, RawQueue, probe};
+use crate::io::EngineInfo;
+use crate::op::{Done, Op};
+use crate::stats::Stats;
+use crate::uri::LibaioConfig;
+use crate::{Error, ErrorKind, Result};
+
+const CMD_PREAD: u16 = 0;
+const CMD_PWRITE: u16 = 1;
+const CMD_FSYNC: u16 = 2;
+const CMD_FDSYNC: u16 = 3;
+const CMD_PREADV: u16 = 7;
+const CMD_PWRITEV: u16 = 8;
+
+/// After so many refusals in a row with nothing in flight, operations are done by plain calls.
+const MAX_REFUSED: u32 = 64;
+/// Completions taken by one call.
+const EVENTS: usize = 64;
+
+/// struct iocb: one request.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Iocb {
+    data: u64,
+    #[cfg(target_endian = "little")]
+    key: u32,
+    rw_flags: i32,
+    #[cfg(target_endian = "big")]
+    key: u32,
+    opcode: u16,
+    reqprio: i16,
+    fd: u32,
+    buf: u64,
+    nbytes: u64,
+    offset: i64,
+    reserved2: u64,
+    flags: u32,
+    resfd: u32,
+}
+
+/// struct io_event: one completion.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Event {
+    data: u64,
+    obj: u64,
+    res: i64,
+    res2: i64,
+}
+
+const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// An AIO context of the kernel.
+struct Context(u64);
+
+impl Context {
+    fn new(depth: u32) -> std::result::Result<Context, i32> {
+        let mut id = 0u64;
+        // SAFETY: the kernel fills `id`.
+        let r = unsafe { libc::syscall(libc::SYS_io_setup, libc::c_long::from(depth), &mut id as *mut u64) };
+        if r < 0 { Err(errno()) } else { Ok(Context(id)) }
+    }
+
+    /// Submits; returns how many were taken, or why the first was not.
+    ///
+    /// # Safety
+    /// What the requests point to must stay valid, and untouched if the kernel writes to it, until their
+    /// completions were taken.
+    unsafe fn submit(&self, list: &[*mut Iocb]) -> std::result::Result<usize, i32> {
+        let n = list.len() as libc::c_long;
+        // SAFETY: the pointers are to requests that live for the call; their targets are the caller's promise.
+        let r = unsafe { libc::syscall(libc::SYS_io_submit, self.0, n, list.as_ptr()) };
+        if r < 0 { Err(errno()) } else { Ok(r as usize) }
+    }
+
+    /// Takes at least `min` completions, waiting for them.
+    fn take(&self, min: usize, events: &mut [Event]) -> std::result::Result<usize, i32> {
+        let (min, max) = (min.min(events.len()) as libc::c_long, events.len() as libc::c_long);
+        // SAFETY: the kernel fills at most `max` events; no timeout is a null pointer.
+        let r = unsafe {
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.0,
+                min,
+                max,
+                events.as_mut_ptr(),
+                std::ptr::null_mut::<libc::timespec>(),
+            )
+        };
+        if r < 0 { Err(errno()) } else { Ok(r as usize) }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // Waits for what is in flight, of which the queue has left none.
+        // SAFETY: a plain system call; the context is destroyed once.
+        unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
+    }
+}
+
+/// Opens the engine if it works here.
+pub fn open(config: &LibaioConfig, mut reasons: Vec<String>) -> Result<Arc<dyn Engine>> {
+    try_context(config.depth).map_err(|e| explain("io_setup", e))?;
+    reasons.push("libaio: a context was set up and has read a file".into());
+    Ok(Arc::new(OsEngine::new(Libaio { config: config.clone(), reasons })))
+}
+
+/// Sets a context up and reads a file through it.
+fn try_context(depth: u32) -> std::result::Result<(), i32> {
+    let context = Context::new(depth)?;
+    let file = probe::sample_file()?;
+    let mut buf = [0u8; probe::SAMPLE.len()];
+    let mut iocb = Iocb {
+        opcode: CMD_PREAD,
+        fd: file.as_raw_fd() as u32,
+        buf: buf.as_mut_ptr() as u64,
+        nbytes: buf.len() as u64,
+        ..Iocb::default()
+    };
+    // SAFETY: `buf` outlives the request: the context is destroyed, which waits for it, before `buf` is freed
+    // (and it is waited for here).
+    unsafe { context.submit(&[&mut iocb]) }?;
+    let mut events = [Event::default()];
+    while match context.take(1, &mut events) {
+        Ok(n) => n == 0,
+        Err(libc::EINTR) => true,
+        Err(e) => return Err(e),
+    } {}
+    drop(context);
+    match events[0].res {
+        n if n < 0 => Err(-n as i32),
+        _ if buf == *probe::SAMPLE => Ok(()),
+        _ => Err(libc::EPROTO),
+    }
+}
+
+fn explain(op: &'static str, errno: i32) -> Error {
+    let why = match errno {
+        libc::EAGAIN => {
+            "the system's limit of requests is reached; raise it (`sysctl fs.aio-max-nr=1048576`) or \
+             use a smaller depth"
+                .to_string()
+        }
+        libc::ENOSYS | libc::EPERM => format!(
+            "{} the kernel has no CONFIG_AIO; use the engine posix",
+            if probe::seccomp() { "a seccomp filter refuses it, or" } else { "" }
+        )
+        .trim_start()
+        .into(),
+        libc::ENOMEM => "no memory for the context; use a smaller depth".into(),
+        _ => "native AIO does not work here".into(),
+    };
+    Error::from_errno(op, errno).with_kind(ErrorKind::Unsupported).detail(why)
+}
+
+struct Libaio {
+    config: LibaioConfig,
+    reasons: Vec<String>,
+}
+
+impl Driver for Libaio {
+    fn info(&self) -> EngineInfo {
+        EngineInfo { name: "libaio", uri: self.config.to_string(), reasons: self.reasons.clone() }
+    }
+
+    fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
+        let depth = depth.clamp(1, self.config.depth);
+        let context = Context::new(depth).map_err(|e| explain("io_setup", e))?;
+        Ok(Box::new(LibaioQueue {
+            core: Core::new(depth, stats),
+            context,
+            iocbs: vec![Iocb::default(); depth as usize],
+            queued: Vec::new(),
+            refused: 0,
+        }))
+    }
+
+    fn run_depth(&self) -> u32 {
+        self.config.depth
+    }
+}
+
+struct LibaioQueue {
+    core: Core,
+    context: Context,
+    /// One for each slot.
+    iocbs: Vec<Iocb>,
+    /// Slots whose requests are made but not submitted.
+    queued: Vec<u32>,
+    refused: u32,
+}
+
+impl LibaioQueue {
+    /// Submits all that is pending.
+    fn start(&mut self) -> Result<()> {
+        while self.core.has_pending() {
+            self.core.tick();
+            while let Some(i) = self.core.next_pending() {
+                match self.core.request(i).and_then(|r| iocb(&r)) {
+                    Some((iocb, punted)) => {
+                        self.iocbs[i as usize] = Iocb { data: self.core.tag(i), ..iocb };
+                        if punted {
+                            self.core.stats().punted();
+                        }
+                        self.core.set_running(i);
+                        self.queued.push(i);
+                    }
+                    None => self.core.run_inline(i),
+                }
+            }
+            self.submit_queued()?;
+        }
+        Ok(())
+    }
+
+    fn submit_queued(&mut self) -> Result<()> {
+        let mut list: Vec<*mut Iocb> = Vec::with_capacity(self.queued.len());
+        for i in &self.queued {
+            list.push(&mut self.iocbs[*i as usize]);
+        }
+        let mut n = 0;
+        let mut broken = None;
+        while n < list.len() {
+            self.core.stats().submit_call();
+            // SAFETY: buffers and vectors belong to operations in their slots, which keep them, and the files,
+            // until their completions are taken (`Core::complete`); `drop` waits for all of them or leaks them.
+            match unsafe { self.context.submit(&list[n..]) } {
+                Ok(k) => {
+                    n += k;
+                    self.refused = 0;
+                }
+                Err(libc::EINTR) => {}
+                Err(libc::EAGAIN) => {
+                    // The context is full: completions make room. With none to come the plain calls do it.
+                    self.refused += 1;
+                    if self.core.running() > list.len() - n {
+                        if let Err(e) = self.reap(1) {
+                            broken = Some(e);
+                            break;
+                        }
+                    } else if self.refused > MAX_REFUSED {
+                        self.core.take_back(self.queued[n]);
+                        if let Some(i) = self.core.next_pending() {
+                            self.core.run_inline(i);
+                        }
+                        n += 1;
+                    } else {
+                        std::thread::yield_now();
+                    }
+                }
+                // The first request itself is refused.
+                Err(e) => {
+                    self.core.complete(self.queued[n], -i64::from(e));
+                    n += 1;
+                }
+            }
+        }
+        for i in self.queued.drain(..).skip(n).rev() {
+            self.core.take_back(i);
+        }
+        broken.map_or(Ok(()), Err)
+    }
+
+    /// Takes at least `min` completions, waiting for them.
+    fn reap(&mut self, min: usize) -> Result<()> {
+        let mut events = [Event::default(); EVENTS];
+        let mut got = 0;
+        loop {
+            match self.context.take(min.saturating_sub(got), &mut events) {
+                Ok(n) => {
+                    if n > 0 {
+                        self.core.tick();
+                    }
+                    for e in &events[..n] {
+                        // A stale tag has no slot any more.
+                        if let Some(i) = self.core.slot_of(e.data) {
+                            self.core.complete(i, e.res);
+                        }
+                    }
+                    got += n;
+                    if n < EVENTS && got >= min {
+                        return Ok(());
+                    }
+                }
+                Err(libc::EINTR) => {}
+                Err(e) => {
+                    return Err(Error::from_errno("io_getevents", e).detail("the AIO context is broken"));
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        while self.core.running() > 0 {
+            self.reap(1)?;
+            self.start()?;
+        }
+        Ok(())
+    }
+}
+
+/// The request in the kernel's form, and whether a worker does it; `None` for kinds that native AIO lacks.
+fn iocb(r: &Request) -> Option<(Iocb, bool)> {
+    let dsync_flag = |dsync| if dsync { libc::RWF_DSYNC } else { 0 };
+    let mut c = Iocb { fd: r.fd as u32, offset: r.offset as i64, ..Iocb::default() };
+    match r.what {
+        What::Read { ptr, len } => (c.opcode, c.buf, c.nbytes) = (CMD_PREAD, ptr as u64, u64::from(len)),
+        What::ReadV { iov, n } => (c.opcode, c.buf, c.nbytes) = (CMD_PREADV, iov as u64, u64::from(n)),
+        What::Write { ptr, len, dsync } => {
+            (c.opcode, c.buf, c.nbytes) = (CMD_PWRITE, ptr as u64, u64::from(len));
+            c.rw_flags = dsync_flag(dsync);
+        }
+        What::WriteV { iov, n, dsync } => {
+            (c.opcode, c.buf, c.nbytes) = (CMD_PWRITEV, iov as u64, u64::from(n));
+            c.rw_flags = dsync_flag(dsync);
+        }
+        What::Sync { data_only } => {
+            c.offset = 0;
+            c.opcode = if data_only { CMD_FDSYNC } else { CMD_FSYNC };
+            return Some((c, true));
+        }
+        What::SyncRange { .. } | What::Allocate { .. } => return None,
+    }
+    Some((c, false))
+}
+
+impl RawQueue for LibaioQueue {
+    fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
+        self.core.push(op)
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        self.start()
+    }
+
+    fn wait(&mut self, min: usize) -> Result<()> {
+        loop {
+            self.start()?;
+            let missing = min.min(self.core.in_flight()).saturating_sub(self.core.ready());
+            let missing = missing.min(self.core.running());
+            if missing == 0 {
+                return Ok(());
+            }
+            self.core.stats().submit_call();
+            self.reap(missing)?;
+        }
+    }
+
+    fn pop(&mut self) -> Option<Done> {
+        if self.core.ready() == 0 && self.core.running() > 0 {
+            // An error comes out again, and is reported, at the next submit or wait.
+            let _ = self.reap(0).and_then(|()| self.start());
+        }
+        self.core.pop()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.core.in_flight()
+    }
+
+    fn end_chain(&mut self) {
+        self.core.end_chain();
+    }
+
+    fn fail_all(&mut self, e: &Error) -> Vec<Done> {
+        self.core.fail_all(e)
+    }
+}
+
+impl Drop for LibaioQueue {
+    fn drop(&mut self) {
+        self.core.discard_pending();
+        if self.drain().is_err() {
+            // The kernel may still write to these buffers: they are never freed.
+            let core = Core::new(1, &self.core.shared_stats());
+            std::mem::forget(std::mem::replace(&mut self.core, core));
+        }
+    }
+}

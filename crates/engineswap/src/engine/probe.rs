@@ -1,0 +1,46 @@
+//! Which engine works here: found by doing, not by asking for versions.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::FromRawFd;
+use std::sync::Arc;
+
+use super::{Engine, libaio, posix, uring};
+use crate::uri::{LibaioConfig, PosixConfig, UringConfig};
+
+/// What the sample file holds.
+pub(super) const SAMPLE: &[u8; 16] = b"engineswap probe";
+
+/// A small file in memory, to read through an engine.
+pub(super) fn sample_file() -> std::result::Result<File, i32> {
+    // SAFETY: the name is a zero-terminated string.
+    let fd = unsafe { libc::memfd_create(c"engineswap-probe".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+    }
+    // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
+    let mut file = unsafe { File::from_raw_fd(fd) };
+    file.write_all(SAMPLE).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))?;
+    Ok(file)
+}
+
+/// Whether a seccomp filter is on this process.
+pub(super) fn seccomp() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|l| l.strip_prefix("Seccomp:").is_some_and(|v| v.trim() == "2"))
+}
+
+/// The best engine that works.
+pub(super) fn auto() -> Arc<dyn Engine> {
+    let mut reasons = Vec::new();
+    match uring::open(&UringConfig::default(), Vec::new()) {
+        Ok(engine) => return engine,
+        Err(e) => reasons.push(format!("io_uring: {e}")),
+    }
+    match libaio::open(&LibaioConfig::default(), reasons.clone()) {
+        Ok(engine) => return engine,
+        Err(e) => reasons.push(format!("libaio: {e}")),
+    }
+    reasons.push("posix: needs nothing".into());
+    posix::open(&PosixConfig::default(), reasons)
+}

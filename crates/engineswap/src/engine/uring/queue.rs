@@ -1,0 +1,228 @@
+//! A queue on a ring of its own.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::ring::Ring;
+use super::sys::{self, Sqe};
+use crate::engine::RawQueue;
+use crate::engine::core::{Core, Request, What};
+use crate::op::{Done, Op};
+use crate::stats::Stats;
+use crate::{Error, Result};
+
+/// After so many refusals in a row with nothing in flight, operations are done by plain calls.
+const MAX_REFUSED: u32 = 64;
+
+fn broken(errno: i32) -> Error {
+    Error::from_errno("io_uring_enter", errno).detail("the ring is broken")
+}
+
+pub(super) struct UringQueue {
+    ring: Ring,
+    core: Core,
+    /// Slots of the requests in the ring that the kernel has not taken, in order.
+    queued: VecDeque<(u32, bool)>,
+    refused: u32,
+}
+
+impl UringQueue {
+    pub(super) fn new(ring: Ring, depth: u32, stats: &Arc<Stats>) -> UringQueue {
+        UringQueue { ring, core: Core::new(depth, stats), queued: VecDeque::new(), refused: 0 }
+    }
+
+    /// Puts what is pending into the ring, chains linked as far as possible.
+    fn build(&mut self) {
+        if !self.core.has_pending() {
+            return;
+        }
+        self.core.tick();
+        while self.ring.space() > 0 {
+            let Some(mut i) = self.core.next_pending() else { break };
+            let Some(mut request) = self.core.request(i) else {
+                self.core.run_inline(i);
+                continue;
+            };
+            self.put(i, &request, false);
+            // The kernel starts a linked request only after the full success of the one before; that is what a
+            // chain means as long as one request is the whole rest of its operation.
+            while request.whole && self.ring.space() > 0 {
+                let Some(next) = self.core.chained_after(i) else { break };
+                let Some(r) = self.core.request(next) else { break };
+                self.ring.link_last();
+                self.put(next, &r, true);
+                (i, request) = (next, r);
+            }
+        }
+    }
+
+    fn put(&mut self, i: u32, r: &Request, linked: bool) {
+        let mut s = Sqe { fd: r.fd, off: r.offset, user_data: self.core.tag(i), ..Sqe::default() };
+        let dsync_flag = |dsync| if dsync { libc::RWF_DSYNC as u32 } else { 0 };
+        match r.what {
+            What::Read { ptr, len } => (s.opcode, s.addr, s.len) = (sys::OP_READ, ptr as u64, len),
+            What::ReadV { iov, n } => (s.opcode, s.addr, s.len) = (sys::OP_READV, iov as u64, n),
+            What::Write { ptr, len, dsync } => {
+                (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_WRITE, ptr as u64, len, dsync_flag(dsync));
+            }
+            What::WriteV { iov, n, dsync } => {
+                (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_WRITEV, iov as u64, n, dsync_flag(dsync));
+            }
+            What::Sync { data_only } => {
+                (s.opcode, s.off) = (sys::OP_FSYNC, 0);
+                s.op_flags = if data_only { sys::FSYNC_DATASYNC } else { 0 };
+            }
+            What::SyncRange { len } => {
+                s.opcode = sys::OP_SYNC_FILE_RANGE;
+                s.len = len as u32;
+                s.op_flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+                    | libc::SYNC_FILE_RANGE_WRITE
+                    | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+            }
+            // The length travels in the address, the mode (0) in the length.
+            What::Allocate { len } => (s.opcode, s.addr) = (sys::OP_FALLOCATE, len),
+        }
+        if r.punted {
+            self.core.stats().punted();
+        }
+        self.core.set_running(i);
+        // SAFETY: the buffer and the vectors belong to the operation in slot `i`, which keeps them, and the file,
+        // until its completion is taken (`Core::complete`); `drop` waits for all of them or leaks the slots.
+        let fits = unsafe { self.ring.put(s) };
+        debug_assert!(fits, "callers check the space first");
+        self.queued.push_back((i, linked));
+    }
+
+    /// Enters the kernel with what is queued and waits for `min` completions.
+    fn enter(&mut self, min: u32) -> Result<()> {
+        self.core.stats().submit_call();
+        let result = self.ring.enter(min);
+        let took = *result.as_ref().unwrap_or(&0) as usize;
+        self.queued.drain(..took.min(self.queued.len()));
+        // What the kernel did not take starts over; the last first, so that the order stays.
+        let had = !self.queued.is_empty();
+        while let Some((i, linked)) = self.queued.pop_back() {
+            if linked { self.core.unlink(i) } else { self.core.take_back(i) }
+        }
+        self.reap();
+        match result {
+            Ok(_) => {
+                self.refused = 0;
+                Ok(())
+            }
+            Err(libc::EINTR) => Ok(()),
+            Err(libc::EAGAIN | libc::EBUSY) => {
+                // No memory for requests now, or completions in the way. What runs will make room, and comes out
+                // only by a call that submits nothing; with nothing running the plain calls need no room.
+                self.refused += 1;
+                if self.core.running() > 0 {
+                    match self.ring.enter(1) {
+                        Ok(_) | Err(libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
+                        Err(e) => return Err(broken(e)),
+                    }
+                    self.reap();
+                } else if had && self.refused > MAX_REFUSED {
+                    while let Some(i) = self.core.next_pending() {
+                        self.core.run_inline(i);
+                    }
+                } else {
+                    std::thread::yield_now();
+                }
+                Ok(())
+            }
+            Err(e) => Err(broken(e)),
+        }
+    }
+
+    /// Takes all completions that are there.
+    fn reap(&mut self) -> bool {
+        let mut any = false;
+        while let Some((tag, res)) = self.ring.take() {
+            if !any {
+                self.core.tick();
+                any = true;
+            }
+            // A stale tag has no slot any more.
+            if let Some(i) = self.core.slot_of(tag) {
+                self.core.complete(i, i64::from(res));
+            }
+        }
+        any
+    }
+
+    fn drain(&mut self) -> Result<()> {
+        while self.core.running() > 0 {
+            if !self.reap() {
+                self.enter(1)?;
+            }
+            self.build();
+        }
+        Ok(())
+    }
+}
+
+impl RawQueue for UringQueue {
+    fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
+        self.core.push(op)
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        self.build();
+        while self.ring.queued() > 0 {
+            self.enter(0)?;
+            self.build();
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, min: usize) -> Result<()> {
+        loop {
+            self.build();
+            let missing = min.min(self.core.in_flight()).saturating_sub(self.core.ready());
+            let missing = missing.min(self.core.running()) as u32;
+            if missing == 0 && self.ring.queued() == 0 {
+                return Ok(());
+            }
+            // Completions that are there already need no call.
+            if self.ring.queued() == 0 && self.reap() {
+                continue;
+            }
+            self.enter(missing)?;
+        }
+    }
+
+    fn pop(&mut self) -> Option<Done> {
+        if self.core.ready() == 0 && self.core.running() > 0 {
+            self.reap();
+            if self.core.ready() == 0 && self.ring.needs_enter() || self.core.has_pending() {
+                self.build();
+                // An error comes out again, and is reported, at the next submit or wait.
+                let _ = self.enter(0);
+            }
+        }
+        self.core.pop()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.core.in_flight()
+    }
+
+    fn end_chain(&mut self) {
+        self.core.end_chain();
+    }
+
+    fn fail_all(&mut self, e: &Error) -> Vec<Done> {
+        self.core.fail_all(e)
+    }
+}
+
+impl Drop for UringQueue {
+    fn drop(&mut self) {
+        self.core.discard_pending();
+        if self.drain().is_err() {
+            // The kernel may still write to these buffers: they are never freed.
+            let core = Core::new(1, &self.core.shared_stats());
+            std::mem::forget(std::mem::replace(&mut self.core, core));
+        }
+    }
+}

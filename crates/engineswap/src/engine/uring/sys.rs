@@ -1,0 +1,138 @@
+//! The io_uring system calls and the structures that they share with the kernel (linux/io_uring.h).
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+pub(super) const SETUP_CLAMP: u32 = 1 << 4;
+pub(super) const SETUP_SUBMIT_ALL: u32 = 1 << 7;
+pub(super) const SETUP_COOP_TASKRUN: u32 = 1 << 8;
+pub(super) const SETUP_TASKRUN_FLAG: u32 = 1 << 9;
+pub(super) const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
+pub(super) const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
+pub(super) const SETUP_NO_SQARRAY: u32 = 1 << 16;
+
+pub(super) const FEAT_SINGLE_MMAP: u32 = 1 << 0;
+pub(super) const FEAT_NODROP: u32 = 1 << 1;
+/// Came with Linux 5.6, like the plain read and write requests.
+pub(super) const FEAT_RW_CUR_POS: u32 = 1 << 3;
+
+pub(super) const ENTER_GETEVENTS: u32 = 1 << 0;
+
+pub(super) const SQ_CQ_OVERFLOW: u32 = 1 << 1;
+pub(super) const SQ_TASKRUN: u32 = 1 << 2;
+
+pub(super) const OFF_SQ_RING: libc::off_t = 0;
+pub(super) const OFF_SQES: libc::off_t = 0x1000_0000;
+
+pub(super) const OP_NOP: u8 = 0;
+pub(super) const OP_READV: u8 = 1;
+pub(super) const OP_WRITEV: u8 = 2;
+pub(super) const OP_FSYNC: u8 = 3;
+pub(super) const OP_SYNC_FILE_RANGE: u8 = 8;
+pub(super) const OP_FALLOCATE: u8 = 17;
+pub(super) const OP_READ: u8 = 22;
+pub(super) const OP_WRITE: u8 = 23;
+
+pub(super) const IOSQE_IO_LINK: u8 = 1 << 2;
+pub(super) const FSYNC_DATASYNC: u32 = 1 << 0;
+
+/// struct io_uring_sqe: one request.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sqe {
+    pub(super) opcode: u8,
+    pub(super) flags: u8,
+    pub(super) ioprio: u16,
+    pub(super) fd: i32,
+    pub(super) off: u64,
+    pub(super) addr: u64,
+    pub(super) len: u32,
+    pub(super) op_flags: u32,
+    pub(super) user_data: u64,
+    pub(super) rest: [u64; 3],
+}
+
+/// struct io_uring_cqe: one completion.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Cqe {
+    pub(super) user_data: u64,
+    pub(super) res: i32,
+    pub(super) flags: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct SqOffsets {
+    pub(super) head: u32,
+    pub(super) tail: u32,
+    pub(super) ring_mask: u32,
+    pub(super) ring_entries: u32,
+    pub(super) flags: u32,
+    pub(super) dropped: u32,
+    pub(super) array: u32,
+    resv1: u32,
+    resv2: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct CqOffsets {
+    pub(super) head: u32,
+    pub(super) tail: u32,
+    pub(super) ring_mask: u32,
+    pub(super) ring_entries: u32,
+    pub(super) overflow: u32,
+    pub(super) cqes: u32,
+    pub(super) flags: u32,
+    resv1: u32,
+    resv2: u64,
+}
+
+/// struct io_uring_params.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(super) struct Params {
+    pub(super) sq_entries: u32,
+    pub(super) cq_entries: u32,
+    pub(super) flags: u32,
+    pub(super) sq_thread_cpu: u32,
+    pub(super) sq_thread_idle: u32,
+    pub(super) features: u32,
+    pub(super) wq_fd: u32,
+    pub(super) resv: [u32; 3],
+    pub(super) sq_off: SqOffsets,
+    pub(super) cq_off: CqOffsets,
+}
+
+const _: () = assert!(size_of::<Sqe>() == 64 && size_of::<Cqe>() == 16 && size_of::<Params>() == 120);
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+pub(super) fn setup(entries: u32, params: &mut Params) -> Result<OwnedFd, i32> {
+    // SAFETY: the kernel reads and fills `params`, which has its layout.
+    let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, params as *mut Params) };
+    if fd < 0 {
+        return Err(errno());
+    }
+    // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+pub(super) fn enter(fd: RawFd, to_submit: u32, min_complete: u32, flags: u32) -> Result<u32, i32> {
+    // SAFETY: no pointers but a null signal mask; what the submitted requests point to is the caller's promise
+    // when it puts them into the ring.
+    let n = unsafe {
+        libc::syscall(
+            libc::SYS_io_uring_enter,
+            fd,
+            to_submit,
+            min_complete,
+            flags,
+            std::ptr::null::<libc::sigset_t>(),
+            0usize,
+        )
+    };
+    if n < 0 { Err(errno()) } else { Ok(n as u32) }
+}

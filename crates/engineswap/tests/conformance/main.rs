@@ -1,0 +1,213 @@
+//! One suite for every engine, buffered and direct, on every file system that can be had here.
+//!
+//! `cargo test -p engineswap --test conformance [-- PART_OF_A_CASE]`. Environment:
+//! - `ENGINESWAP_TEST_REQUIRE=io_uring,libaio,posix,tmpfs,target,ext4,xfs,btrfs` (any of them): a named engine or
+//!   file system that is not to be had fails the suite instead of being skipped with its reason;
+//! - `ENGINESWAP_TEST_SEED=N`: the seed of the random cases (printed when one fails).
+//!
+//! An engine that the machine has, by a raw system call, but that engineswap does not open, fails the suite.
+//! Mounts are made in a mount namespace of this process, on loop devices that clear themselves, of images that
+//! have no name any more: whatever happens, nothing is left behind.
+
+#![allow(clippy::unwrap_used)]
+
+mod batches;
+mod files;
+mod model;
+mod names;
+mod places;
+mod queues;
+mod space;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use engineswap::mem::AlignedBuf;
+use engineswap::{Buf, Direct, File, Io, Op, OpenHow, Purpose};
+
+/// What a case runs with.
+pub struct Ctx {
+    pub io: Io,
+    pub uri: &'static str,
+    /// An empty directory of its own.
+    pub dir: PathBuf,
+    pub direct: bool,
+    pub seed: u64,
+}
+
+impl Ctx {
+    pub fn how(&self) -> OpenHow {
+        OpenHow::read_write().direct(if self.direct { Direct::Require } else { Direct::No })
+    }
+
+    pub fn open(&self, name: &str) -> File {
+        self.io.open(&self.dir.join(name), &self.how()).unwrap()
+    }
+
+    /// A file of `pages` pages of 4096 bytes, each filled by [`page`].
+    pub fn filled(&self, name: &str, pages: u64) -> File {
+        let f = self.open(name);
+        let mut data = AlignedBuf::zeroed(pages as usize * 4096);
+        for (i, p) in data.chunks_mut(4096).enumerate() {
+            p.copy_from_slice(&page(i as u64));
+        }
+        f.write_all_at(&data, 0, P).unwrap();
+        f
+    }
+
+    /// The transfer unit: what offsets and lengths must be multiples of, where it matters.
+    pub fn unit(&self, f: &File) -> u64 {
+        f.alignment().offset as u64
+    }
+}
+
+pub const P: Purpose = Purpose(3);
+
+pub fn buf(len: usize) -> Buf {
+    Buf::Aligned(AlignedBuf::zeroed(len))
+}
+
+pub fn bytes(b: &Buf) -> &[u8] {
+    match b {
+        Buf::Aligned(b) => b,
+        Buf::Frame(b) => b,
+        _ => panic!("no single buffer"),
+    }
+}
+
+/// The content of page `n`: no two alike, no two bytes in a row alike.
+pub fn page(n: u64) -> Vec<u8> {
+    (0..4096u64).map(|i| (n.wrapping_mul(31) ^ i ^ (i >> 8).wrapping_mul(n + 7)) as u8).collect()
+}
+
+pub fn read_page(f: &File, n: u64) -> Op {
+    Op::read(f, n * 4096, 4096, buf(4096), P).user(n)
+}
+
+pub fn write_page(f: &File, n: u64) -> Op {
+    let mut b = AlignedBuf::zeroed(4096);
+    b.copy_from_slice(&page(n));
+    Op::write(f, n * 4096, 4096, Buf::Aligned(b), P).user(n)
+}
+
+pub type Case = (&'static str, fn(&Ctx));
+
+fn cases() -> Vec<Case> {
+    [files::CASES, names::CASES, queues::CASES, batches::CASES, model::CASES].concat()
+}
+
+const URIS: [&str; 5] = [
+    "posix",
+    "posix?threads=1",
+    "libaio",
+    "io_uring",
+    "io_uring?depth=64&single_issuer=off&defer_taskrun=off&coop_taskrun=off&no_sqarray=off",
+];
+
+fn required(what: &str) -> bool {
+    std::env::var("ENGINESWAP_TEST_REQUIRE").unwrap_or_default().split(',').any(|r| r.trim() == what)
+}
+
+struct Report {
+    failed: Vec<String>,
+    ran: usize,
+}
+
+impl Report {
+    fn run(&mut self, name: &str, case: impl FnOnce()) {
+        self.ran += 1;
+        if catch_unwind(AssertUnwindSafe(case)).is_err() {
+            eprintln!("FAILED {name}");
+            self.failed.push(name.to_string());
+        }
+    }
+
+    fn skip(&mut self, what: &str, why: &str) {
+        println!("skipped {what}: {why}");
+        if required(what) {
+            self.failed.push(format!("{what} is required, but: {why}"));
+        }
+    }
+}
+
+fn main() {
+    if let Some(path) = std::env::var_os("ENGINESWAP_TEST_LOCK") {
+        names::lock_child(Path::new(&path));
+    }
+    let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    if std::env::args().any(|a| a == "--list") {
+        cases().iter().for_each(|(name, _)| println!("{name}: test"));
+        return;
+    }
+    let chosen = |name: &str| args.is_empty() || args.iter().any(|a| name.contains(a.as_str()));
+    let seed = std::env::var("ENGINESWAP_TEST_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(20_261_121);
+    let start = Instant::now();
+    let mut report = Report { failed: Vec::new(), ran: 0 };
+    let mounts = places::Mounts::new();
+    let places = places::all(&mounts, &mut |what, why| report.skip(what, why));
+
+    let mut engines = Vec::new();
+    for uri in URIS {
+        let name = uri.split('?').next().unwrap_or(uri);
+        match (Io::from_uri(uri), places::kernel_has(name)) {
+            (Ok(io), _) => {
+                assert_eq!(io.info().name, name, "{uri} opened something else");
+                engines.push((uri, io));
+            }
+            (Err(e), Ok(())) => {
+                report.failed.push(format!("{uri} does not open although the kernel has it: {e}"))
+            }
+            (Err(e), Err(why)) => report.skip(name, &format!("{why} ({e})")),
+        }
+    }
+
+    for (uri, io) in &engines {
+        for place in &places {
+            for direct in [false, true] {
+                if direct && !place.direct(io) {
+                    println!("skipped direct I/O on {}: the file system has none", place.name);
+                    continue;
+                }
+                let began = Instant::now();
+                for (name, case) in cases() {
+                    let full = format!(
+                        "{name} [{uri}, {}, {}]",
+                        place.name,
+                        if direct { "direct" } else { "buffered" }
+                    );
+                    if !chosen(&full) {
+                        continue;
+                    }
+                    let dir = tempfile::Builder::new().prefix("case").tempdir_in(&place.dir).unwrap();
+                    let ctx = Ctx { io: io.clone(), uri, dir: dir.path().to_path_buf(), direct, seed };
+                    report.run(&full, || case(&ctx));
+                }
+                let mode = if direct { "direct" } else { "buffered" };
+                println!("{uri} on {} {mode}: {} ms", place.name, began.elapsed().as_millis());
+            }
+        }
+        for (name, case) in space::CASES {
+            for full_place in space::small_places(&mounts, &mut |what, why| report.skip(what, why)) {
+                let full = format!("{name} [{uri}, small {}]", full_place.name);
+                if chosen(&full) {
+                    report.run(&full, || case(io, &full_place));
+                }
+            }
+        }
+    }
+    drop(engines);
+    println!(
+        "{} cases in {:.1} s, {} failures",
+        report.ran,
+        start.elapsed().as_secs_f64(),
+        report.failed.len()
+    );
+    for f in &report.failed {
+        println!("  failed: {f}");
+    }
+    if !report.failed.is_empty() {
+        println!("(seed {seed})");
+        std::process::exit(101);
+    }
+}

@@ -1,0 +1,73 @@
+//! A file system without room.
+
+use engineswap::{Direct, ErrorKind, Io, OpenHow};
+
+use crate::places::{Mounts, Place};
+use crate::{P, page, write_page};
+
+type SpaceCase = (&'static str, fn(&Io, &Place));
+
+pub const CASES: &[SpaceCase] =
+    &[("space::lone_writes", lone_writes), ("space::queued_writes", queued_writes)];
+
+/// Small file systems, made afresh.
+pub fn small_places(mounts: &Mounts, skip: &mut dyn FnMut(&str, &str)) -> Vec<Place> {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut out = Vec::new();
+    for (kind, megabytes) in [("tmpfs", 2), ("ext4", 8)] {
+        let name = format!("small{}", NEXT.fetch_add(1, Relaxed));
+        match mounts.mount(kind, &name, megabytes) {
+            Ok(dir) => out.push(Place { name: kind, dir }),
+            Err(why) => skip("a small file system", &why),
+        }
+    }
+    out
+}
+
+fn lone_writes(io: &Io, place: &Place) {
+    for direct in [Direct::No, Direct::Prefer] {
+        let path = place.dir.join("lone");
+        let f = io.open(&path, &OpenHow::read_write().direct(direct)).unwrap();
+        let block = page(1).repeat(16);
+        let mut at = 0;
+        let e = loop {
+            assert!(at < 64 << 20, "there is no end");
+            match f.write_all_at(&block, at, P) {
+                Ok(()) => at += block.len() as u64,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!((e.kind(), e.errno()), (ErrorKind::NoSpace, Some(libc::ENOSPC)), "{e}");
+        assert!(e.to_string().contains("lone") && e.to_string().contains(&format!("offset {at}")), "{e}");
+        // What was written before is still right.
+        let mut b = vec![0; 65536];
+        f.read_exact_at(&mut b, at - 65536, P).unwrap();
+        assert!(b == block);
+        assert_eq!(f.allocate(at, 64 << 20).unwrap_err().kind(), ErrorKind::NoSpace);
+        drop(f);
+        io.remove_file(&path).unwrap();
+    }
+}
+
+fn queued_writes(io: &Io, place: &Place) {
+    for direct in [Direct::No, Direct::Prefer] {
+        let path = place.dir.join("queued");
+        let f = io.open(&path, &OpenHow::read_write().direct(direct)).unwrap();
+        let done = io.run((0..3000).map(|i| write_page(&f, i)).collect());
+        let (good, bad): (Vec<_>, Vec<_>) = done.into_iter().partition(|d| d.result.is_ok());
+        assert!(!bad.is_empty() && !good.is_empty(), "{} written, {} not", good.len(), bad.len());
+        for d in bad {
+            let e = d.result.unwrap_err();
+            assert_eq!((e.kind(), e.errno()), (ErrorKind::NoSpace, Some(libc::ENOSPC)), "{e}");
+            assert!(e.to_string().contains(&format!("offset {}", d.user * 4096)), "{e}");
+        }
+        let mut b = vec![0; 4096];
+        for d in good {
+            f.read_exact_at(&mut b, d.user * 4096, P).unwrap();
+            assert!(b == page(d.user), "page {}", d.user);
+        }
+        drop(f);
+        io.remove_file(&path).unwrap();
+    }
+}
