@@ -95,6 +95,12 @@ impl<'a> Node<'a> {
         for i in 0..FANOUT / 8 {
             prefetch_ref(&self.heads[i * 8]);
         }
+        if self.children.is_empty() {
+            // A leaf is not in the cache as a rule, and its positions are asked for right after its heads.
+            for i in 0..FANOUT / 8 {
+                prefetch_ref(&self.records[i * 8]);
+            }
+        }
     }
 
     /// An even version, to be given to [`Node::validate`].
