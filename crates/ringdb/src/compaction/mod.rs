@@ -92,3 +92,6 @@ pub(crate) trait Tree: Send + Sync + 'static {
     /// A background failure that cannot be retried: writing stops, with this reason.
     fn stop_writing(&self, why: &Error);
 }
+
+#[cfg(test)]
+mod tests;

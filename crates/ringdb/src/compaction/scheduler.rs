@@ -397,10 +397,12 @@ impl Scheduler {
                         self.count(work);
                     }
                     let mut state = lock(&self.work);
-                    state.compactions -= 1;
                     state.busy.remove(&pick);
                     self.account(&**tree, &mut state, result.map(drop), |s| &mut s.compaction_trouble);
                     drop(state);
+                    // Obsolete files go with the last of these; who waits for idleness waits for that too.
+                    drop((pick, levels));
+                    lock(&self.work).compactions -= 1;
                     self.look_at_debt(&**tree);
                     self.wake();
                 }
