@@ -16,7 +16,8 @@ pub(crate) trait Helpers {
 
 /// A job in parts that are taken one by one.
 pub(crate) struct Shared {
-    job: Arc<dyn Fn(usize) + Send + Sync>,
+    /// Until all parts have ended.
+    job: Mutex<Option<Arc<dyn Fn(usize) + Send + Sync>>>,
     parts: usize,
     next: AtomicUsize,
     ended: Mutex<usize>,
@@ -25,6 +26,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub fn new(parts: usize, job: Arc<dyn Fn(usize) + Send + Sync>) -> Shared {
+        let job = Mutex::new(Some(job));
         Shared { job, parts, next: AtomicUsize::new(0), ended: Mutex::new(0), all_ended: Condvar::new() }
     }
 
@@ -34,9 +36,13 @@ impl Shared {
         if i >= self.parts {
             return false;
         }
-        // Counted even if the job panics: the thread that waits must not wait for ever.
+        // Counted even if the job panics, since the thread that waits must not wait for ever; and only when
+        // this thread has let go of the job (locals are dropped in reverse order).
         let _ended = Ended(self);
-        (self.job)(i);
+        let job = lock(&self.job).clone();
+        if let Some(job) = job {
+            job(i);
+        }
         true
     }
 
@@ -45,12 +51,14 @@ impl Shared {
         self.next.load(Relaxed) >= self.parts
     }
 
-    /// Waits until all parts have ended. Only when all were taken.
+    /// Waits until all parts have ended; drops the job and what it holds. Only when all were taken.
     pub fn wait(&self) {
         let mut ended = lock(&self.ended);
         while *ended < self.parts {
             ended = wait(&self.all_ended, ended);
         }
+        drop(ended);
+        drop(lock(&self.job).take());
     }
 }
 
