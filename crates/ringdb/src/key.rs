@@ -63,6 +63,11 @@ pub(crate) fn split(internal: &[u8]) -> Option<(u32, &[u8])> {
     (first == WIDE && id >= WIDE as u32).then_some((id, rest))
 }
 
+/// Where a keyspace's internal keys begin, and where those of larger ids do.
+pub(crate) fn bounds_of(id: u32) -> (Vec<u8>, Vec<u8>) {
+    (Prefix::new(id).as_slice().to_vec(), Prefix::new(id.saturating_add(1)).as_slice().to_vec())
+}
+
 /// An internal key on the stack (or the heap when long).
 pub(crate) struct KeyBuf {
     inline: [u8; 64],
@@ -110,6 +115,8 @@ mod tests {
         assert!(keys.is_sorted());
         for (k, id) in keys.iter().zip(ids) {
             assert_eq!(split(k), Some((id, &b"k"[..])));
+            let (from, to) = bounds_of(id);
+            assert!(id == u32::MAX || (&from <= k && *k < to));
         }
         assert_eq!(split(b""), None);
         assert_eq!(split(&[0xF1, 0, 0, 0, 0]), None);

@@ -47,9 +47,4 @@ impl Health {
     pub fn close(&self) -> bool {
         !self.closed.swap(true, SeqCst)
     }
-
-    /// Whether it is closed.
-    pub fn is_closed(&self) -> bool {
-        self.closed.load(SeqCst)
-    }
 }

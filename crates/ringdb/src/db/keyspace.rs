@@ -3,9 +3,14 @@
 //! A keyspace is made and dropped by one durable edit of the manifest. Ids are never used twice, so what is left
 //! of a dropped keyspace in logs and tables belongs to nobody; compactions leave it out.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::Core;
 use crate::key::Prefix;
+use crate::manifest::{ManifestState, VersionEdit};
+use crate::sync::lock;
 use crate::{Error, Result};
 
 /// The name of the keyspace that [`crate::Db`]'s own calls use.
@@ -57,6 +62,97 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// The live keyspaces but the default one, by name.
+#[derive(Default)]
+pub(crate) struct Keyspaces {
+    by_name: BTreeMap<String, Arc<KeyspaceState>>,
+    /// Ids are below this.
+    next_id: u32,
+    /// Ids of dropped ones that may have entries left.
+    dropped: BTreeSet<u32>,
+}
+
+impl Keyspaces {
+    /// As the manifest has them.
+    pub fn new(store: u64, state: &ManifestState) -> Keyspaces {
+        let by_name = state.keyspaces.iter();
+        let by_name = by_name
+            .map(|(&id, name)| (name.clone(), Arc::new(KeyspaceState::new(store, id, name))))
+            .collect();
+        Keyspaces { by_name, next_id: state.next_keyspace_id.max(1), dropped: state.dropped.clone() }
+    }
+
+    /// The ids of dropped ones that may have entries left.
+    pub fn dropped(&self) -> Vec<u32> {
+        self.dropped.iter().copied().collect()
+    }
+}
+
+impl Core {
+    /// The keyspace of that name, made if missing.
+    pub fn keyspace(&self, name: &str) -> Result<Arc<KeyspaceState>> {
+        if let Some(found) = self.existing_keyspace(name)? {
+            return Ok(found);
+        }
+        let Some(manifest) = &self.manifest else { return Err(Error::ReadOnly) };
+        let mut manifest = lock(manifest);
+        // Somebody may have made it meanwhile; from here on nobody can.
+        if let Some(found) = self.existing_keyspace(name)? {
+            return Ok(found);
+        }
+        self.health.check_writable()?;
+        let id = lock(&self.keyspaces).next_id;
+        if id == u32::MAX {
+            return Err(Error::Invalid("the store has used up all ids of keyspaces".into()));
+        }
+        let edit = VersionEdit { created_keyspaces: vec![(id, name.into())], ..VersionEdit::default() };
+        self.append_edit(&mut manifest, &edit)?;
+        let state = Arc::new(KeyspaceState::new(self.store, id, name));
+        let mut all = lock(&self.keyspaces);
+        all.next_id = id + 1;
+        all.by_name.insert(name.into(), state.clone());
+        Ok(state)
+    }
+
+    /// The keyspace of that name, if there is one.
+    pub fn existing_keyspace(&self, name: &str) -> Result<Option<Arc<KeyspaceState>>> {
+        self.check_open()?;
+        check_name(name)?;
+        if name == DEFAULT {
+            return Ok(Some(self.default_keyspace.clone()));
+        }
+        Ok(lock(&self.keyspaces).by_name.get(name).cloned())
+    }
+
+    /// The names of all but the default one.
+    pub fn keyspace_names(&self) -> Result<Vec<String>> {
+        self.check_open()?;
+        Ok(lock(&self.keyspaces).by_name.keys().cloned().collect())
+    }
+
+    /// Drops the keyspace of that name; false if there is none.
+    pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        self.check_open()?;
+        check_name(name)?;
+        if name == DEFAULT {
+            return Err(Error::Invalid("the default keyspace cannot be dropped".into()));
+        }
+        let Some(manifest) = &self.manifest else { return Err(Error::ReadOnly) };
+        let mut manifest = lock(manifest);
+        self.health.check_writable()?;
+        let Some(state) = lock(&self.keyspaces).by_name.get(name).cloned() else { return Ok(false) };
+        let edit = VersionEdit { dropped_keyspaces: vec![state.id], ..VersionEdit::default() };
+        self.append_edit(&mut manifest, &edit)?;
+        state.mark_dropped();
+        let mut all = lock(&self.keyspaces);
+        all.by_name.remove(name);
+        all.dropped.insert(state.id);
+        drop((all, manifest));
+        self.background.wake();
+        Ok(true)
+    }
 }
 
 #[cfg(test)]

@@ -13,25 +13,29 @@ use crate::env::Join;
 use crate::key::{Kind, Prefix, Seq};
 use crate::sync::{Mutex, lock};
 use crate::{
-    Env, Error, KeyRange, Options, ReadOptions, Result, Stats, Value, VerifyReport, WriteBatch, WriteOptions,
+    Env, KeyRange, Options, ReadOptions, Result, Stats, Value, VerifyReport, WriteBatch, WriteOptions,
 };
 
-#[allow(dead_code)]
+mod background;
+mod checkpoint;
 mod core;
+mod directory;
 mod get;
-#[allow(dead_code)]
 mod health;
 mod iter;
-#[allow(dead_code)]
 mod keyspace;
 mod multi_get;
-#[allow(dead_code)]
+mod open;
+mod recover;
 mod snapshot;
 mod source;
+mod stats;
 #[cfg(test)]
 mod testing;
-#[allow(dead_code)]
+mod tree;
+mod verify;
 mod view;
+mod write;
 
 pub(crate) use self::core::Core;
 pub use iter::Iter;
@@ -94,7 +98,7 @@ impl fmt::Debug for Snapshot {
 impl Db {
     /// Opens the store in the directory `path`, made if missing.
     ///
-    /// One process has a store open for writing at a time: [`Error::Locked`] otherwise, also for a second
+    /// One process has a store open for writing at a time: [`crate::Error::Locked`] otherwise, also for a second
     /// `open` in the same process (clone the `Db` instead).
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         options.validate()?;
@@ -147,7 +151,7 @@ impl Db {
     }
 
     /// Drops a keyspace with all its keys; false if there is none of that name. Handles to it fail with
-    /// [`Error::KeyspaceDropped`] from then on; a new keyspace may take the name at once.
+    /// [`crate::Error::KeyspaceDropped`] from then on; a new keyspace may take the name at once.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         self.core().drop_keyspace(name)
     }
@@ -193,7 +197,7 @@ impl Db {
     }
 
     /// Flushes, waits for background work and closes; errors that `drop` would swallow are returned. Other
-    /// handles of the store fail with [`Error::Closed`] from then on.
+    /// handles of the store fail with [`crate::Error::Closed`] from then on.
     pub fn close(self) -> Result<()> {
         self.core().check_open()?;
         let flushed = if self.core().read_only { Ok(()) } else { self.core().flush() };

@@ -22,7 +22,7 @@ use crate::purpose;
 /// An open table. Its file is open as long as this lives, and is deleted with it once marked obsolete.
 pub(crate) struct Table {
     io: Io,
-    parts: TableParts,
+    parts: Arc<TableParts>,
     slots: SlotArray,
     cache: Arc<Cache>,
     obsolete: AtomicBool,
@@ -49,10 +49,15 @@ impl Table {
         Ok(Arc::new(Table {
             io: io.clone(),
             slots: cache.slots(parts.index.blocks() as usize),
-            parts,
+            parts: Arc::new(parts),
             cache: Arc::clone(cache),
             obsolete: AtomicBool::new(false),
         }))
+    }
+
+    /// What stays in memory of it, shared with scans.
+    pub fn parts(&self) -> &Arc<TableParts> {
+        &self.parts
     }
 
     /// What the manifest knows of it.

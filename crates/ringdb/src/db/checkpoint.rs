@@ -1,0 +1,79 @@
+//! Checkpoints: a copy of the store by hard links.
+//!
+//! Memtables are flushed first, so the copy needs no log. Tables are never changed, so a second name is a copy. The
+//! tables of one moment are kept from being deleted while they are linked by holding their version; writers and
+//! compactions go on meanwhile. CURRENT comes last: before that, the directory is not a store.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::Core;
+use crate::files::FileKind;
+use crate::manifest::ManifestFile;
+use crate::sync::lock;
+use crate::{Error, Result};
+
+impl Core {
+    /// See [`crate::Db::checkpoint`].
+    pub fn checkpoint(&self, to: &Path) -> Result<()> {
+        self.check_open()?;
+        let Some(manifest) = &self.manifest else { return Err(Error::ReadOnly) };
+        let made = self.empty_directory(to)?;
+        self.flush()?;
+        let (mut state, _tables) = {
+            // Nobody installs a change while the manifest is held, so that these two agree.
+            let manifest = lock(manifest);
+            (manifest.state().clone(), lock(&self.tree).version.clone())
+        };
+        state.next_file_number = state.next_file_number.max(self.next_file.load(Relaxed));
+        let mut files = Vec::new();
+        let result = self.link_all(to, state, &mut files);
+        if result.is_err() {
+            // What cannot be removed is left; without CURRENT it is no store.
+            files.iter().for_each(|f| drop(self.io.remove_file(f)));
+            if made {
+                let _ = self.io.remove_dir(to);
+            }
+        }
+        result
+    }
+
+    /// Makes the directory, or checks that it is empty; true if it was made.
+    fn empty_directory(&self, to: &Path) -> Result<bool> {
+        match self.io.metadata(to)? {
+            None => {
+                self.io.create_dir_all(to)?;
+                Ok(true)
+            }
+            Some(m) if m.is_dir && self.io.read_dir(to)?.is_empty() => Ok(false),
+            Some(_) => {
+                let to = to.display();
+                Err(Error::Invalid(format!("a checkpoint goes to a new or empty directory; {to} is neither")))
+            }
+        }
+    }
+
+    fn link_all(
+        &self,
+        to: &Path,
+        state: crate::manifest::ManifestState,
+        files: &mut Vec<PathBuf>,
+    ) -> Result<()> {
+        for id in state.tables.keys() {
+            let kind = FileKind::Table(*id);
+            self.io.hard_link(&kind.path(&self.dir), &kind.path(to))?;
+            files.push(kind.path(to));
+        }
+        self.io.sync_dir(to)?;
+        let next = Arc::new(AtomicU64::new(state.next_file_number));
+        let manifest = FileKind::Manifest(state.next_file_number).path(to);
+        files.extend([manifest, FileKind::CurrentTmp.path(to), FileKind::Current.path(to)]);
+        ManifestFile::create(&self.io, to, state, Arc::new(move || next.fetch_add(1, Relaxed)))?;
+        if let Some(parent) = to.parent() {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            self.io.sync_dir(parent)?;
+        }
+        Ok(())
+    }
+}

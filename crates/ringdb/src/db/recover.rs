@@ -1,0 +1,124 @@
+//! What the manifest and the log say a store is: tables opened, frames replayed into memtables.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use engineswap::Io;
+
+use crate::cache::Cache;
+use crate::files::FileKind;
+use crate::key::{self, Seq};
+use crate::log::{Lost, ReplayFrom, replay};
+use crate::manifest::{ManifestState, Version};
+use crate::memtable::{MemWriter, Memtable};
+use crate::table::Table;
+use crate::table::parts::TableParts;
+use crate::{Error, Options, Result, batch, purpose};
+
+/// A store's content, in memory.
+pub(super) struct Recovered {
+    pub cache: Arc<Cache>,
+    pub version: Version<Table>,
+    /// What the log holds beyond the tables, oldest first, each with its newest sequence number.
+    pub memtables: Vec<(Arc<Memtable>, Seq)>,
+    pub last_seq: Seq,
+    pub lost: Option<Lost>,
+}
+
+/// Opens the tables of `state` and replays the `segments` behind it. Settings that the store's tables were
+/// written with replace those in `options`. Changes nothing on disk.
+pub(super) fn recover(
+    io: &Io,
+    dir: &Path,
+    options: &mut Options,
+    state: &ManifestState,
+    segments: &[u64],
+) -> Result<Recovered> {
+    if let Some((_, meta)) = state.tables.values().next() {
+        // Cache frames have one size, so the store keeps the one that it has begun with.
+        let path = FileKind::Table(meta.file_id).path(dir);
+        let parts = TableParts::load(io, &path, meta.file_id, purpose::TABLE_OPEN).map_err(gone)?;
+        options.block_bytes = parts.properties.block_bytes;
+    }
+    let cache = Cache::new(options.cache_bytes, options.block_bytes as usize);
+    let version = Version::build(state, |_, meta| {
+        Table::open(io, &cache, &FileKind::Table(meta.file_id).path(dir), meta.clone())
+    })
+    .map_err(|e| match e {
+        Error::Invalid(detail) => Error::corrupt(&FileKind::Current.path(dir), None, detail),
+        e => gone(e),
+    })?;
+
+    let from = ReplayFrom {
+        first_segment: state.log_number,
+        flushed_seq: state.flushed_seq,
+        recover_damaged: options.recover_damaged_log,
+    };
+    let mut sink = Sink { state, dir, limit: options.memtable_limit(), open: None, done: Vec::new() };
+    let mut last_seq = state.last_seq;
+    let end = replay(io, dir, segments, &from, &mut |first, payload| {
+        last_seq = last_seq.max(sink.frame(first, payload)?);
+        Ok(())
+    })?;
+    sink.close();
+    Ok(Recovered { cache, version, memtables: sink.done, last_seq, lost: end.lost })
+}
+
+/// A missing table is damage, not a wrong path of the caller's.
+fn gone(e: Error) -> Error {
+    match e {
+        Error::Io(e) if e.kind() == engineswap::ErrorKind::NotFound => {
+            let path = e.path().unwrap_or(Path::new("a table")).to_path_buf();
+            Error::Corrupt {
+                path,
+                offset: None,
+                detail: "the manifest names this table, but it is gone".into(),
+            }
+        }
+        e => e,
+    }
+}
+
+/// Where frames go.
+struct Sink<'a> {
+    state: &'a ManifestState,
+    dir: &'a Path,
+    limit: u64,
+    open: Option<(Arc<Memtable>, MemWriter, Seq)>,
+    done: Vec<(Arc<Memtable>, Seq)>,
+}
+
+impl Sink<'_> {
+    /// Inserts a frame's operations, in one memtable; returns the last sequence number.
+    fn frame(&mut self, first: Seq, payload: &[u8]) -> Result<Seq> {
+        if self.open.as_ref().is_some_and(|(m, ..)| m.bytes() >= self.limit) {
+            self.close();
+        }
+        let (_, writer, newest) = self.open.get_or_insert_with(|| {
+            let (mem, writer) = Memtable::new(self.limit);
+            (mem, writer, 0)
+        });
+        let corrupt = |what: &str| {
+            // The frame's checksum holds, so this was written: by a fault of the program, or by another one.
+            Error::corrupt(self.dir, None, format!("the log frame of sequence number {first}: {what}"))
+        };
+        let mut seq = first;
+        for op in batch::decode(payload) {
+            let op = op.map_err(corrupt)?;
+            if key::split(op.key).is_none_or(|(id, _)| id != 0 && id >= self.state.next_keyspace_id) {
+                return Err(corrupt("it writes to a keyspace that never was"));
+            }
+            if seq > key::SEQ_MAX {
+                return Err(corrupt("its sequence numbers are too large"));
+            }
+            writer.insert(op.key, key::hash(op.key), seq, op.kind, op.value);
+            *newest = seq;
+            seq += 1;
+        }
+        Ok(seq.saturating_sub(1).max(first))
+    }
+
+    fn close(&mut self) {
+        self.done.extend(self.open.take().map(|(mem, _, newest)| (mem, newest)));
+    }
+}
