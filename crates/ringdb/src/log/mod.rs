@@ -20,6 +20,8 @@
 
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod fault_tests;
 mod frame;
 mod pool;
 mod replay;
