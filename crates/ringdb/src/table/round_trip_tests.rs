@@ -251,25 +251,27 @@ fn every_changed_byte_of_a_table_is_noticed_or_does_not_matter() {
     let dir = Dir::new();
     for c in ALL {
         let path = dir.file(&format!("{c:?}"));
-        let entries = numbered(60, 40);
+        let entries = numbered(40, 40);
         write(&path, &entries, options(c, 4096)).unwrap();
         let bytes = std::fs::read(&path).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         let mut noticed = 0;
         for i in 0..bytes.len() {
-            // Padding is long: every 16th byte of it is enough.
-            if i % 16 != 0 && bytes[i..].iter().take(16).all(|b| *b == 0) {
+            // Every byte of plain blocks has its own test beside the block builder, and padding is long.
+            let plain_data = c == Compression::None && i < 4096;
+            if i % 16 != 0 && (plain_data || bytes[i..].iter().take(16).all(|b| *b == 0)) {
                 continue;
             }
-            let mut b = bytes.clone();
-            b[i] ^= 1 << (i % 8);
-            std::fs::write(&path, &b).unwrap();
-            match open(&path).and_then(|parts| scan_all(&parts)) {
+            file.write_all_at(&[bytes[i] ^ 1 << (i % 8)], i as u64).unwrap();
+            let answer = open(&path).and_then(|parts| scan_all(&parts));
+            file.write_all_at(&bytes[i..=i], i as u64).unwrap();
+            match answer {
                 Ok(got) => assert!(got == entries, "byte {i}"),
                 Err(Error::Corrupt { .. }) => noticed += 1,
                 Err(e) => panic!("byte {i}: {e}"),
             }
         }
-        assert!(noticed > 500, "{noticed}");
+        assert!(noticed > 200, "{noticed}");
     }
 }
 
