@@ -144,7 +144,7 @@ fn from_many_threads(c: &Ctx) {
 
 fn threads_that_end(c: &Ctx) {
     let f = c.filled("f", 8);
-    for _ in 0..20 {
+    for _ in 0..5 {
         std::thread::scope(|s| {
             let t = s.spawn(|| c.io.run((0..8).map(|i| read_page(&f, i)).collect()));
             assert!(t.join().unwrap().iter().all(|d| bytes(&d.buf) == page(d.user)));

@@ -9,7 +9,7 @@
 //! Mounts are made in a mount namespace of this process, on loop devices that clear themselves, of images that
 //! have no name any more: whatever happens, nothing is left behind.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, missing_docs)]
 
 mod batches;
 mod files;
@@ -162,8 +162,11 @@ fn main() {
         }
     }
 
+    let small = space::small_places(&mounts, &mut |what, why| report.skip(what, why));
     for (uri, io) in &engines {
-        for place in &places {
+        // The variants of an engine differ in their queues, not in what they do to a file system.
+        let some = if uri.contains('?') { 2 } else { places.len() };
+        for place in places.iter().take(some) {
             for direct in [false, true] {
                 if direct && !place.direct(io) {
                     println!("skipped direct I/O on {}: the file system has none", place.name);
@@ -188,15 +191,15 @@ fn main() {
             }
         }
         for (name, case) in space::CASES {
-            for full_place in space::small_places(&mounts, &mut |what, why| report.skip(what, why)) {
-                let full = format!("{name} [{uri}, small {}]", full_place.name);
+            for place in &small {
+                let full = format!("{name} [{uri}, small {}]", place.name);
                 if chosen(&full) {
-                    report.run(&full, || case(io, &full_place));
+                    report.run(&full, || case(io, place));
                 }
             }
         }
     }
-    drop(engines);
+    drop((engines, mounts));
     println!(
         "{} cases in {:.1} s, {} failures",
         report.ran,

@@ -192,7 +192,7 @@ fn files_outlive_their_handles(c: &Ctx) {
 
 fn dropped_with_operations_in_flight(c: &Ctx) {
     let f = c.filled("f", 64);
-    for round in 0..20u64 {
+    for round in 0..6u64 {
         let mut q = c.io.queue(64).unwrap();
         for i in 0..32 {
             q.push(read_page(&f, i)).unwrap();
@@ -210,7 +210,7 @@ fn dropped_with_operations_in_flight(c: &Ctx) {
         assert!(fresh.iter().all(|b| b.iter().all(|x| *x == 0)));
     }
     let mut b = vec![0; 4096];
-    for i in (64..64 + 20 * 16).chain(1000..1020) {
+    for i in (64..64 + 6 * 16).chain(1000..1006) {
         f.read_exact_at(&mut b, i * 4096, P).unwrap();
         assert!(b == page(i), "page {i} was submitted but not written");
     }

@@ -10,14 +10,11 @@ type SpaceCase = (&'static str, fn(&Io, &Place));
 pub const CASES: &[SpaceCase] =
     &[("space::lone_writes", lone_writes), ("space::queued_writes", queued_writes)];
 
-/// Small file systems, made afresh.
+/// Small file systems.
 pub fn small_places(mounts: &Mounts, skip: &mut dyn FnMut(&str, &str)) -> Vec<Place> {
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut out = Vec::new();
     for (kind, megabytes) in [("tmpfs", 2), ("ext4", 8)] {
-        let name = format!("small{}", NEXT.fetch_add(1, Relaxed));
-        match mounts.mount(kind, &name, megabytes) {
+        match mounts.mount(kind, &format!("small-{kind}"), megabytes) {
             Ok(dir) => out.push(Place { name: kind, dir }),
             Err(why) => skip("a small file system", &why),
         }

@@ -184,6 +184,7 @@ fn explain(op: &'static str, errno: i32, flags: &[String]) -> Error {
              LimitMEMLOCK= of systemd) or use a smaller depth"
             .into(),
         libc::EMFILE | libc::ENFILE => "no file descriptors left; raise RLIMIT_NOFILE (`ulimit -n`)".into(),
+        libc::EINVAL if flags.is_empty() => "the kernel refuses rings of this kind".into(),
         libc::EINVAL => format!("the kernel refuses an option: {}", flags.join(", ")),
         _ => "the ring does not work".into(),
     };
