@@ -62,6 +62,9 @@ pub fn failed<T>(message: impl Into<String>) -> Result<T> {
 
 impl From<ringdb::Error> for Failure {
     fn from(e: ringdb::Error) -> Failure {
+        if let ringdb::Error::Invalid(what) = e {
+            return Failure::Usage(what);
+        }
         let todo = match (&e, e.kind()) {
             (ringdb::Error::Locked(_) | ringdb::Error::NewerFormat { .. }, _) => "",
             (ringdb::Error::NoStore { .. }, _) => "; `ringdb put` or `ringdb load` make one",

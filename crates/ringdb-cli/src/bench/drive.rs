@@ -40,7 +40,7 @@ pub struct Plan {
 pub struct Outcome {
     /// Operations done.
     pub ops: u64,
-    /// Wall time, from the common start to the end of the last thread.
+    /// Wall time, from the start of the first thread to the end of the last.
     pub seconds: f64,
     /// Latencies in nanoseconds.
     pub latencies: Histogram<u64>,
@@ -56,11 +56,10 @@ fn histogram() -> Result<Histogram<u64>> {
 pub fn drive<W: Worker>(plan: &Plan, mut workers: Vec<W>, bar: &ProgressBar) -> Result<(Outcome, Vec<W>)> {
     let n = workers.len() as u64;
     let share = |i: u64| plan.ops.map_or(u64::MAX, |ops| ops / n + u64::from(i < ops % n));
-    let barrier = Barrier::new(workers.len() + 1);
+    let barrier = Barrier::new(workers.len());
     let stop = AtomicBool::new(false);
     let done = AtomicU64::new(0);
     let mut results = Vec::new();
-    let mut start = Instant::now();
     std::thread::scope(|scope| {
         let threads: Vec<_> = workers
             .iter_mut()
@@ -78,18 +77,18 @@ pub fn drive<W: Worker>(plan: &Plan, mut workers: Vec<W>, bar: &ProgressBar) -> 
                 })
             })
             .collect();
-        barrier.wait();
-        start = Instant::now();
         results.extend(threads.into_iter().map(|t| t.join()));
     });
     let mut out = Outcome { ops: 0, seconds: 0.0, latencies: histogram()? };
+    let mut wall: Option<(Instant, Instant)> = None;
     for r in results {
         let Ok(r) = r else { return failed("a client thread panicked") };
-        let (ops, ended, latencies) = r?;
+        let (ops, (began, ended), latencies) = r?;
         out.ops += ops;
-        out.seconds = out.seconds.max(ended.saturating_duration_since(start).as_secs_f64());
+        wall = Some(wall.map_or((began, ended), |(b, e)| (b.min(began), e.max(ended))));
         out.latencies.add(&latencies).map_err(|e| Failure::Failed(e.to_string()))?;
     }
+    out.seconds = wall.map_or(0.0, |(b, e)| (e - b).as_secs_f64());
     Ok((out, workers))
 }
 
@@ -103,7 +102,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    fn run<W: Worker>(&self, worker: &mut W) -> Result<(u64, Instant, Histogram<u64>)> {
+    fn run<W: Worker>(&self, worker: &mut W) -> Result<(u64, (Instant, Instant), Histogram<u64>)> {
         let mut latencies = histogram()?;
         let shares_time = worker.shares_time();
         // Time between the starts of two operations of this thread; the threads' starts lie between each other.
@@ -156,7 +155,7 @@ impl Client<'_> {
                 }
             }
         }
-        Ok((ops, Instant::now(), latencies))
+        Ok((ops, (start, Instant::now()), latencies))
     }
 }
 

@@ -6,6 +6,14 @@ use std::io::{self, BufRead, Write};
 use super::{Next, RecordReader, RecordWriter, decode_fields};
 use crate::coding::Coding;
 
+/// The error of the file itself, whose kind the caller looks at (a closed pipe).
+fn io_error(e: csv::Error) -> io::Error {
+    match e.into_kind() {
+        csv::ErrorKind::Io(e) => e,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
 /// Reads records.
 pub struct Reader {
     input: csv::Reader<Box<dyn BufRead>>,
@@ -46,12 +54,7 @@ impl RecordReader for Reader {
         match self.input.read_byte_record(&mut self.record) {
             Ok(false) => return Ok(Next::End),
             Ok(true) => {}
-            Err(e) => {
-                return match e.into_kind() {
-                    csv::ErrorKind::Io(e) => Err(e),
-                    other => Err(io::Error::other(format!("{other:?}"))),
-                };
-            }
+            Err(e) => return Err(io_error(e)),
         }
         let line = self.record.position().map_or(0, csv::Position::line);
         if self.record.len() != self.columns {
@@ -75,7 +78,7 @@ impl<W: Write> Writer<W> {
     /// Writes the header.
     pub fn new(output: W, coding: Coding, key_column: &str, value_column: &str) -> io::Result<Writer<W>> {
         let mut output = csv::WriterBuilder::new().from_writer(output);
-        output.write_record([key_column, value_column])?;
+        output.write_record([key_column, value_column]).map_err(io_error)?;
         Ok(Writer { output, coding })
     }
 }
@@ -83,10 +86,10 @@ impl<W: Write> Writer<W> {
 impl<W: Write> RecordWriter for Writer<W> {
     fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         match self.coding {
-            Coding::Text => self.output.write_record([key, value])?,
-            c => self.output.write_record([c.encode(key), c.encode(value)])?,
+            Coding::Text => self.output.write_record([key, value]),
+            c => self.output.write_record([c.encode(key), c.encode(value)]),
         }
-        Ok(())
+        .map_err(io_error)
     }
 
     fn finish(&mut self) -> io::Result<()> {
