@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::replay::ReplayEnd;
 use super::tests::{MEDIA, io, numbers, payload, replay_all, replay_from, segments, small};
 use super::*;
 

@@ -3,7 +3,7 @@
 //! The log treats a payload as bytes and a position as (segment number, offset). Its promises:
 //! - [`LogWriter`] is unique and lives under the writer's lock; nothing it does waits for the device, except
 //!   when a segment is needed and none has been prepared ([`Log::prepare`]).
-//! - After [`Log::sync_to`] returns `Ok` for a frame's position, or a [`Turn`] has been had for it, that frame
+//! - After [`Log::sync_to`] returns `Ok` for a frame's position, or a [`Turn`](turn::Turn) has been had for it, that frame
 //!   and every frame before it are on the device.
 //! - [`replay`] yields a prefix of what was appended. Bytes of a recycled segment's former life are never
 //!   believed: a frame's checksum covers its segment's number and its offset.
@@ -14,7 +14,7 @@
 //!   a durable write then calls [`Log::sync_to`], without the writer's lock.
 //! - *direct*: [`LogWriter::reserve`] gives a frame its place and copies it to an aligned buffer; without the
 //!   writer's lock, [`Log::write`] puts it on the device, several threads at once, and returns the frame's
-//!   [`Turn`] when every earlier turn is over. The caller applies and publishes while it holds the turn.
+//!   turn when every earlier turn is over. The caller applies and publishes while it holds the turn.
 //!
 //! The byte layout is in docs/formats/log.md.
 
@@ -43,8 +43,7 @@ use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::sync::Mutex;
 
-pub(crate) use replay::{Lost, ReplayEnd, ReplayFrom, replay};
-pub(crate) use turn::{Reserved, Turn};
+pub(crate) use replay::{Lost, ReplayFrom, replay};
 pub(crate) use writer::LogWriter;
 
 /// Version of the segment format that is written here, and the newest that is read.

@@ -179,12 +179,12 @@ fn prove_damage(stop: &Stop, segments: &mut [Reading]) -> Result<Option<String>>
             while offset + HEADER_BYTES as u64 <= end {
                 let at = window.len() - (end - offset) as usize;
                 let bytes = window.get(at..).unwrap_or_default();
-                if let Some(h) = FrameHeader::decode(bytes, number, offset) {
-                    if h.durable > stop.at {
-                        return Ok(Some(format!(
-                            "no valid frame here, but {name} says at offset {offset} that this was durable"
-                        )));
-                    }
+                if let Some(h) = FrameHeader::decode(bytes, number, offset)
+                    && h.durable > stop.at
+                {
+                    return Ok(Some(format!(
+                        "no valid frame here, but {name} says at offset {offset} that this was durable"
+                    )));
                 }
                 offset += MIN_ALIGN;
             }

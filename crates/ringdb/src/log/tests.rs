@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use super::replay::ReplayEnd;
 use super::*;
 use crate::sync::lock;
 

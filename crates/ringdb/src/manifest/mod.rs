@@ -13,6 +13,6 @@ mod state;
 mod version;
 
 pub(crate) use edit::VersionEdit;
-pub(crate) use file::{Loaded, ManifestFile};
+pub(crate) use file::ManifestFile;
 pub(crate) use state::ManifestState;
 pub(crate) use version::{LEVELS, Version};
