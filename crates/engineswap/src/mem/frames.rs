@@ -165,6 +165,14 @@ impl FrameArena {
         unsafe { self.pages.base().add(id as usize * self.frame_bytes) }
     }
 
+    /// Hints that a frame's count is about to be changed.
+    #[inline(always)]
+    pub(super) fn prefetch_count(&self, id: u32) {
+        if let Some(count) = self.counts.get(id as usize) {
+            super::prefetch_ref(count);
+        }
+    }
+
     /// Counts one more holder of a shared frame, which its caller knows to have one.
     fn hold(&self, id: u32) {
         let was = self.counts[id as usize].fetch_add(1, Relaxed);

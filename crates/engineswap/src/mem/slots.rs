@@ -138,6 +138,14 @@ impl SlotArray {
         }
     }
 
+    /// Hints that the frame in slot `i`, if there is one, is about to be pinned. Reads the slot.
+    #[inline(always)]
+    pub fn prefetch_pin(&self, i: usize) {
+        if let Some(id) = frame_of(self.slot(i).load(Relaxed)) {
+            self.arena.prefetch_count(id);
+        }
+    }
+
     /// Hints that the line at `offset` of the frame in slot `i`, if there is one, is about to be read. Reads the slot.
     #[inline(always)]
     pub fn prefetch_frame(&self, i: usize, offset: usize) {
@@ -290,6 +298,8 @@ mod tests {
         slots.prefetch(3);
         slots.prefetch(1 << 40);
         slots.prefetch_frame(3, 64);
+        slots.prefetch_pin(3);
+        slots.prefetch_pin(4);
         drop(slots);
         assert_eq!(pinned[..], [3; 512]);
         assert_eq!(arena.in_use(), 1);

@@ -10,12 +10,10 @@ use std::sync::atomic::Ordering;
 use super::Core;
 use super::source::{Bounds, Source};
 use super::view::View;
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, key_head};
 use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
-use crate::purpose;
 use crate::table::cursor::Place;
-use crate::table::fetch::read_together;
 use crate::{Error, ReadOptions, Result, Value};
 
 /// Key-value pairs in key order, from both ends. It sees the store as it was when the iterator was made, and
@@ -37,6 +35,8 @@ struct Merged {
     prefix_len: usize,
     fill_cache: bool,
     bounds: Arc<Bounds>,
+    /// The upper bound's head; the greatest number without one.
+    upper_head: u64,
     front: Option<Front>,
     back: Option<Back>,
     /// The key that the front end has come to (returned or found deleted); empty before.
@@ -94,10 +94,11 @@ impl Iter {
             seq,
             prefix_len,
             fill_cache: options.fill_cache,
+            upper_head: upper.as_ref().map_or(u64::MAX, |upper| key_head(upper, 0)),
             bounds: Arc::new(Bounds { lower, upper }),
             front: None,
             back: None,
-            front_key: Vec::new(),
+            front_key: Vec::with_capacity(64),
             back_key: Vec::new(),
         };
         Iter { state: State::Open(Box::new(merged)) }
@@ -150,6 +151,12 @@ fn internal_bounds(prefix: &Prefix, range: (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec
     (lower, upper)
 }
 
+/// Whether two keys are the same. Neighbours in order mostly differ at their ends.
+#[inline]
+fn same(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.last_chunk::<8>() == b.last_chunk::<8>() && a == b
+}
+
 impl Iterator for Iter {
     type Item = Result<(Value, Value)>;
 
@@ -188,25 +195,7 @@ impl Merged {
             (_, None) => Place::Last,
         };
         let mut sources = Source::all(&self.view, &self.bounds, self.fill_cache);
-        let mut missing = Vec::new();
-        for (i, s) in sources.iter_mut().enumerate() {
-            if let Some(block) = s.plan(place) {
-                missing.push((i, block));
-            }
-        }
-        if missing.len() > 1 {
-            let wanted: Vec<_> = missing.iter().map(|(_, (table, block))| (&**table, *block)).collect();
-            // What fails here is tried again, and then reported, by the source's own seek.
-            let blocks = read_together(&wanted, self.fill_cache, purpose::SCAN_READ);
-            for ((i, (_, number)), block) in missing.iter().zip(blocks) {
-                if let Ok(block) = block {
-                    sources[*i].provide(*number, block);
-                }
-            }
-        }
-        for s in &mut sources {
-            s.seek_planned(place)?;
-        }
+        Source::seek_all(&mut sources, place, self.fill_cache)?;
         let mut merge = MergeCursor::new(sources);
         if forward {
             merge.start_forward()
@@ -226,12 +215,13 @@ impl Merged {
         }
         while merge.valid() {
             let key = merge.key();
-            if key == self.front_key {
+            if same(key, &self.front_key) {
                 // An older version of what has been dealt with.
                 merge.next()?;
                 continue;
             }
-            if self.bounds.upper.as_ref().is_some_and(|upper| key >= upper.as_slice())
+            let may_be_over = key_head(key, 0) >= self.upper_head;
+            if (may_be_over && self.bounds.upper.as_ref().is_some_and(|upper| key >= upper.as_slice()))
                 || (!self.back_key.is_empty() && key >= self.back_key.as_slice())
             {
                 return Ok(None);

@@ -7,8 +7,9 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::key::{Kind, Seq};
 use crate::memtable::MemCursor;
+use crate::purpose;
 use crate::table::cursor::{Place, TableCursor};
-use crate::table::fetch::Block;
+use crate::table::fetch::read_together;
 use crate::table::reader::Table;
 
 /// The internal keys that an iterator may return.
@@ -36,11 +37,11 @@ impl Bounds {
     }
 }
 
-/// A sorted source of versions.
+/// A sorted source of versions. Boxed one by one: allocators are fastest at small pieces.
 pub(crate) enum Source {
-    Memtable(MemCursor),
-    Table(TableCursor),
-    Level(LevelCursor),
+    Memtable(Box<MemCursor>),
+    Table(Box<TableCursor>),
+    Level(Box<LevelCursor>),
 }
 
 impl Source {
@@ -48,38 +49,76 @@ impl Source {
     pub fn all(view: &View, bounds: &Arc<Bounds>, fill_cache: bool) -> Vec<Source> {
         let map = view.tables();
         let mut all = Vec::with_capacity(1 + view.immutables.len() + map.level0().len() + map.levels().len());
-        all.extend(view.memtables().filter(|m| !m.is_empty()).map(|m| Source::Memtable(m.cursor())));
+        all.extend(
+            view.memtables().filter(|m| !m.is_empty()).map(|m| Source::Memtable(Box::new(m.cursor()))),
+        );
         for table in map.level0() {
             if bounds.meet(table) {
-                all.push(Source::Table(TableCursor::new(table, bounds, fill_cache)));
+                all.push(Source::Table(Box::new(TableCursor::new(table, bounds, fill_cache))));
             }
         }
         for level in 0..map.levels().len() {
-            all.extend(LevelCursor::new(map, level, bounds, fill_cache).map(Source::Level));
+            let cursor = LevelCursor::new(map, level, bounds, fill_cache);
+            all.extend(cursor.map(|c| Source::Level(Box::new(c))));
         }
         all
     }
 
-    /// Finds the block that seeking `place` needs first, touches it if it is cached, returns it if it is not.
-    pub fn plan(&mut self, place: Place<'_>) -> Option<(Arc<Table>, u32)> {
+    /// Begins to seek `place`; see [`TableCursor::start`].
+    #[inline]
+    fn start(&mut self, place: Place<'_>) {
         match self {
-            Source::Memtable(_) => None,
-            Source::Table(c) => c.plan(place).map(|block| (Arc::clone(c.table()), block)),
-            Source::Level(c) => c.plan(place),
+            Source::Memtable(_) => {}
+            Source::Table(c) => c.start(place),
+            Source::Level(c) => c.start(place),
         }
     }
 
-    /// Takes a block that [`Source::plan`] asked for.
-    pub fn provide(&mut self, number: u32, block: Block) {
+    #[inline]
+    fn tables_cursor(&mut self) -> Option<&mut TableCursor> {
         match self {
-            Source::Memtable(_) => {}
-            Source::Table(c) => c.provide(number, block),
-            Source::Level(c) => c.cursor.provide(number, block),
+            Source::Memtable(_) => None,
+            Source::Table(c) => Some(c),
+            Source::Level(c) => Some(&mut c.cursor),
         }
+    }
+
+    /// Seeks `place` in all sources side by side. The blocks that are not cached are read together.
+    pub fn seek_all(sources: &mut [Source], place: Place<'_>, fill_cache: bool) -> Result<()> {
+        for s in sources.iter_mut() {
+            s.start(place);
+        }
+        let mut on = true;
+        while std::mem::take(&mut on) {
+            for cursor in sources.iter_mut().filter_map(Source::tables_cursor) {
+                on |= cursor.step(place);
+            }
+        }
+        for cursor in sources.iter_mut().filter_map(Source::tables_cursor) {
+            cursor.touch();
+        }
+        let mut missing = Vec::new();
+        for (i, s) in sources.iter_mut().enumerate() {
+            let Some(cursor) = s.tables_cursor() else { continue };
+            if let Some(block) = cursor.take_cached() {
+                missing.push((i, Arc::clone(cursor.table()), block));
+            }
+        }
+        if missing.len() > 1 {
+            let wanted: Vec<_> = missing.iter().map(|(_, table, block)| (&**table, *block)).collect();
+            // What fails here is tried again, and then reported, by the source's own seek.
+            let blocks = read_together(&wanted, fill_cache, purpose::SCAN_READ);
+            for ((i, _, number), block) in missing.iter().zip(blocks) {
+                if let (Ok(block), Some(cursor)) = (block, sources[*i].tables_cursor()) {
+                    cursor.provide(*number, block);
+                }
+            }
+        }
+        sources.iter_mut().try_for_each(|s| s.seek_planned(place))
     }
 
     /// Seeks the place that was planned.
-    pub fn seek_planned(&mut self, place: Place<'_>) -> Result<()> {
+    fn seek_planned(&mut self, place: Place<'_>) -> Result<()> {
         match (self, place) {
             (Source::Memtable(c), Place::AtOrAfter(key)) => c.seek(key),
             (Source::Memtable(c), Place::Before(key)) => c.seek_before(key),
@@ -150,6 +189,8 @@ pub(crate) struct LevelCursor {
     bounds: Arc<Bounds>,
     /// The table that `cursor` is in.
     at: usize,
+    /// Whether `cursor` is in the table where to look for the place being sought.
+    entered: bool,
     cursor: TableCursor,
 }
 
@@ -162,34 +203,42 @@ impl LevelCursor {
             return None;
         }
         let cursor = TableCursor::new(table, bounds, fill_cache);
-        Some(LevelCursor { map: Arc::clone(map), level, bounds: Arc::clone(bounds), at, cursor })
+        Some(LevelCursor {
+            map: Arc::clone(map),
+            level,
+            bounds: Arc::clone(bounds),
+            at,
+            entered: true,
+            cursor,
+        })
     }
 
     fn tables(&self) -> &[Arc<Table>] {
         self.map.levels()[self.level].tables()
     }
 
-    /// Enters the table in which to look for `place` first; false if there is none.
-    fn enter(&mut self, place: Place<'_>) -> bool {
+    /// Enters the table in which to look for `place` first, if there is one, and begins to seek there.
+    fn start(&mut self, place: Place<'_>) {
         let level = &self.map.levels()[self.level];
         let last = level.tables().len() - 1;
         let at = match place {
-            Place::AtOrAfter(key) => match level.find(key) {
-                Some(at) => at,
-                None => {
-                    self.cursor.clear();
-                    return false;
-                }
-            },
+            Place::AtOrAfter(key) => level.find(key),
             Place::Before(key) => {
                 // The keys before it may all lie in earlier tables.
                 let at = level.find(key).unwrap_or(last);
-                if at > 0 && level.tables()[at].meta().smallest.as_slice() >= key { at - 1 } else { at }
+                let before = at > 0 && level.tables()[at].meta().smallest.as_slice() >= key;
+                Some(if before { at - 1 } else { at })
             }
-            Place::Last => last,
+            Place::Last => Some(last),
         };
-        self.go_to(at);
-        true
+        self.entered = at.is_some();
+        match at {
+            Some(at) => {
+                self.go_to(at);
+                self.cursor.start(place);
+            }
+            None => self.cursor.clear(),
+        }
     }
 
     fn go_to(&mut self, at: usize) {
@@ -200,15 +249,8 @@ impl LevelCursor {
         }
     }
 
-    fn plan(&mut self, place: Place<'_>) -> Option<(Arc<Table>, u32)> {
-        if !self.enter(place) {
-            return None;
-        }
-        self.cursor.plan(place).map(|block| (Arc::clone(self.cursor.table()), block))
-    }
-
     fn seek_planned(&mut self, place: Place<'_>) -> Result<()> {
-        if !self.enter(place) {
+        if !self.entered {
             return Ok(());
         }
         self.cursor.seek_planned(place)?;
@@ -243,11 +285,10 @@ impl LevelCursor {
     }
 
     fn seek_place(&mut self, place: Place<'_>) -> Result<()> {
-        if self.enter(place) {
-            self.cursor.plan(place);
-            self.seek_planned(place)?;
-        }
-        Ok(())
+        self.start(place);
+        while self.cursor.step(place) {}
+        self.cursor.take_cached();
+        self.seek_planned(place)
     }
 }
 

@@ -289,7 +289,7 @@ impl<'a> BlockView<'a> {
     }
 
     /// Entry `i`, below [`BlockView::len`].
-    #[inline]
+    #[inline(always)]
     pub fn entry(&self, i: usize) -> EntryRef<'a> {
         let (start, end) = (self.offset(i), self.offset(i + 1));
         let (sw, mw) = (self.layout.suffix_width as usize, self.layout.meta_width as usize);

@@ -6,10 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engineswap::mem;
-
 use super::block::{BlockView, Layout};
 use super::fetch::Block;
+use super::index::{Probe, Step};
 use super::reader::Table;
 use crate::cursor::Cursor;
 use crate::db::Bounds;
@@ -31,6 +30,17 @@ pub(crate) enum Place<'a> {
     Last,
 }
 
+/// Where the seek that is under way begins.
+#[derive(Clone, Copy, Debug)]
+enum Planned {
+    /// No block can hold the place.
+    Nowhere,
+    /// On the way down the index.
+    Descending(Probe),
+    /// In this block.
+    Block(u32),
+}
+
 /// A position in a table. Read-ahead does not go beyond the bounds; the position may.
 pub(crate) struct TableCursor {
     table: Arc<Table>,
@@ -49,8 +59,7 @@ pub(crate) struct TableCursor {
     seq: Seq,
     kind: Kind,
     value: (usize, usize),
-    /// The block where the planned seek begins.
-    planned: Option<u32>,
+    planned: Planned,
     /// Blocks that were read ahead and are not in the cache, in the order of the scan.
     ahead: VecDeque<(u32, Block)>,
     /// Blocks to read at the next miss if it is sequential.
@@ -71,12 +80,12 @@ impl TableCursor {
             len: 0,
             at: 0,
             valid: false,
-            key: Vec::new(),
+            key: Vec::with_capacity(64),
             shared: 0,
             seq: 0,
             kind: Kind::Put,
             value: (0, 0),
-            planned: None,
+            planned: Planned::Nowhere,
             ahead: VecDeque::new(),
             window: 1,
             forward: true,
@@ -91,7 +100,7 @@ impl TableCursor {
     /// Takes the position away.
     pub fn clear(&mut self) {
         self.valid = false;
-        self.planned = None;
+        self.planned = Planned::Nowhere;
     }
 
     /// Enters another table, without a position. The read-ahead window stays as wide as it is.
@@ -99,32 +108,64 @@ impl TableCursor {
         self.table = Arc::clone(table);
         self.block = None;
         self.valid = false;
-        self.planned = None;
+        self.planned = Planned::Nowhere;
         self.ahead.clear();
         self.number = u32::MAX;
     }
 
-    /// Finds the block where seeking `place` begins. Takes it if it is cached; else returns its number, for
-    /// the caller to read it together with others and to [`TableCursor::provide`] it.
-    pub fn plan(&mut self, place: Place<'_>) -> Option<u32> {
+    /// Begins to seek `place`: [`TableCursor::step`] until it says no, [`TableCursor::touch`],
+    /// [`TableCursor::take_cached`], [`TableCursor::seek_planned`]. Several cursors go through these stages side
+    /// by side, so that what they wait for overlaps.
+    #[inline]
+    pub fn start(&mut self, place: Place<'_>) {
         self.valid = false;
         self.window = 1;
-        let last = self.table.index().blocks().checked_sub(1);
         self.planned = match place {
-            Place::AtOrAfter(key) => self.table.index().find_block(key),
-            Place::Before(key) => self.table.index().find_block(key).or(last),
-            Place::Last => last,
+            Place::AtOrAfter(_) | Place::Before(_) => Planned::Descending(self.table.index().start()),
+            Place::Last => {
+                self.table.index().blocks().checked_sub(1).map_or(Planned::Nowhere, Planned::Block)
+            }
         };
-        let number = self.planned?;
+    }
+
+    /// Goes a level down the index; false when there is none left.
+    #[inline]
+    pub fn step(&mut self, place: Place<'_>) -> bool {
+        let Planned::Descending(probe) = &mut self.planned else { return false };
+        let index = self.table.index();
+        let (Place::AtOrAfter(key) | Place::Before(key)) = place else { return false };
+        let block = match index.step(probe, key) {
+            Step::Down => return true,
+            Step::Done(None) if matches!(place, Place::Before(_)) => index.blocks().checked_sub(1),
+            Step::Done(block) => block,
+        };
+        if let Some(block) = block {
+            self.table.slots().prefetch(block as usize);
+        }
+        self.planned = block.map_or(Planned::Nowhere, Planned::Block);
+        false
+    }
+
+    /// Starts to load the block into the CPU's cache, if it is in the block cache.
+    #[inline]
+    pub fn touch(&self) {
+        let Planned::Block(number) = self.planned else { return };
+        for line in 0..4 {
+            self.table.slots().prefetch_frame(number as usize, 64 * line);
+        }
+        self.table.slots().prefetch_pin(number as usize);
+    }
+
+    /// Takes the block if it is cached; else returns its number, for the caller to read it together with others
+    /// and to [`TableCursor::provide`] it.
+    pub fn take_cached(&mut self) -> Option<u32> {
+        let Planned::Block(number) = self.planned else { return None };
         if self.block.is_some() && self.number == number {
             return None;
         }
         self.block = None;
         match self.table.cached_block(number) {
             Some(block) => {
-                for line in 0..4 {
-                    mem::prefetch(block.bytes(), line * 64);
-                }
                 self.enter(number, block);
                 None
             }
@@ -132,7 +173,7 @@ impl TableCursor {
         }
     }
 
-    /// Takes a block that [`TableCursor::plan`] asked for and that was read.
+    /// Takes a block that [`TableCursor::take_cached`] asked for and that was read.
     pub fn provide(&mut self, number: u32, block: Block) {
         let block = if self.fill_cache { self.table.keep(number, block) } else { block };
         self.enter(number, block);
@@ -141,7 +182,7 @@ impl TableCursor {
 
     /// Seeks the place that was planned.
     pub fn seek_planned(&mut self, place: Place<'_>) -> Result<()> {
-        let Some(number) = self.planned.take() else {
+        let Planned::Block(number) = std::mem::replace(&mut self.planned, Planned::Nowhere) else {
             self.valid = false;
             return Ok(());
         };
@@ -245,11 +286,23 @@ impl TableCursor {
         }
         if let Some(block) = self.table.cached_block(number) {
             self.enter(number, block);
+            self.touch_neighbour();
             return Ok(());
         }
         let block = self.read(number, sequential)?;
         self.enter(number, block);
         Ok(())
+    }
+
+    /// Starts to load the start of the next block of the scan into the CPU's cache.
+    fn touch_neighbour(&self) {
+        let next = if self.forward { self.number.wrapping_add(1) } else { self.number.wrapping_sub(1) };
+        if next < self.table.index().blocks() {
+            for line in 0..4 {
+                self.table.slots().prefetch_frame(next as usize, 64 * line);
+            }
+            self.table.slots().prefetch_pin(next as usize);
+        }
     }
 
     /// Reads a missing block, and more if the scan has been missing blocks one after the other.
@@ -314,8 +367,10 @@ impl TableCursor {
     }
 
     fn seek_place(&mut self, place: Place<'_>) -> Result<()> {
+        self.start(place);
+        while self.step(place) {}
         // A block that is not cached is read by the seek.
-        self.plan(place);
+        self.take_cached();
         self.seek_planned(place)
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engineswap::mem::{SlotArray, epoch::Guard};
+use engineswap::mem::{SlotArray, epoch::Guard, prefetch};
 use engineswap::{File, Io};
 
 use super::block::{BlockView, EntryRef, Find};
@@ -116,6 +116,10 @@ impl Table {
     ) -> Cached<'g> {
         loop {
             let Some(bytes) = self.slots.load(number as usize, guard) else { return Cached::Missing(number) };
+            // The heads lie behind the header; the search would wait for one line after the other.
+            for line in 1..4 {
+                prefetch(bytes, 64 * line);
+            }
             *hits += 1;
             match BlockView::trusted(bytes).find(key, seq) {
                 Find::Found(entry) => return Cached::Found(entry),
