@@ -275,28 +275,3 @@ fn read_only_opens_beside_a_busy_writer() {
         result.unwrap();
     });
 }
-
-#[test]
-fn dropping_a_busy_store_stops_its_threads() {
-    for round in 0..5 {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), tiny()).unwrap();
-        for i in 0..5000u32 {
-            db.put(format!("{:06}", i.wrapping_mul(2_654_435_761) % 100_000), vec![b'v'; 100]).unwrap();
-        }
-        if round % 2 == 0 {
-            drop(db)
-        } else {
-            db.close().unwrap()
-        }
-        let names = thread_names();
-        assert!(!names.iter().any(|n| n.contains(&format!("ringdb-{round}"))), "{names:?}");
-        let db = Db::open(dir.path(), tiny()).unwrap();
-        assert!(db.iter().count() > 4000);
-    }
-}
-
-fn thread_names() -> Vec<String> {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    tasks.filter_map(|t| std::fs::read_to_string(t.ok()?.path().join("comm")).ok()).collect()
-}

@@ -182,11 +182,11 @@ fn take_over(
         Durability::Sync => Medium::Direct,
         _ => Medium::Mapped,
     };
-    let log_options = LogOptions { medium, ..LogOptions::default() };
+    let limit = options.memtable_limit();
+    let log_options = LogOptions { medium, segment_bytes: segment_bytes(limit), ..LogOptions::default() };
     let (log, log_writer) = Log::create(&io, dir, log_options, next_number)?;
     let first_segment = log_writer.segment();
 
-    let limit = options.memtable_limit();
     let (active, mem_writer) = Memtable::new(limit);
     let immutables: VecDeque<Immutable> = recovered
         .memtables
@@ -295,6 +295,11 @@ fn forget_purged(state: &mut ManifestState, recovered: &Recovered) {
     for id in gone {
         state.dropped.remove(&id);
     }
+}
+
+/// Bytes of a log segment: a quarter of a memtable, within reason.
+fn segment_bytes(memtable_limit: u64) -> u64 {
+    (memtable_limit / 4).next_power_of_two().clamp(1 << 20, LogOptions::default().segment_bytes)
 }
 
 fn segments(own: &[FileKind]) -> Vec<u64> {
