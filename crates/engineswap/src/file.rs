@@ -181,12 +181,20 @@ impl MappedFile {
 
 /// A lock on a file, given up when dropped (or when the process dies).
 pub struct FileLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        if let Some(os) = self.file.0.os() {
+            os.unlock();
+        }
+    }
 }
 
 impl FileLock {
     /// Keeps `file`, on which the engine has taken the lock.
     pub fn new(file: File) -> FileLock {
-        FileLock { _file: file }
+        FileLock { file }
     }
 }

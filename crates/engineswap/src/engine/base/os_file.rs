@@ -124,6 +124,20 @@ impl OsFile {
         }
     }
 
+    /// Gives the lock up at once. Closing the file would do it only when the last copy of the descriptor is gone,
+    /// and a process that was forked a moment ago has one until it executes something else.
+    pub(crate) fn unlock(&self) {
+        // SAFETY: as above.
+        let mut how: libc::flock = unsafe { std::mem::zeroed() };
+        how.l_type = libc::F_UNLCK as libc::c_short;
+        how.l_whence = libc::SEEK_SET as libc::c_short;
+        // SAFETY: plain system calls; a failure leaves the lock to the closing of the file.
+        unsafe {
+            libc::fcntl(self.fd(), libc::F_OFD_SETLK, &how);
+            libc::flock(self.fd(), libc::LOCK_UN);
+        }
+    }
+
     fn timed<T>(
         &self,
         class: OpClass,
