@@ -397,7 +397,7 @@ impl IoStats {
 }
 
 fn ratio(a: Duration, b: Duration) -> f64 {
-    if b.is_zero() { 0.0 } else { a.as_secs_f64() / b.as_secs_f64() }
+    if b.is_zero() { 0.0 } else { a.as_nanos() as f64 / b.as_nanos() as f64 }
 }
 
 #[cfg(test)]

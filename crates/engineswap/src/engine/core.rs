@@ -279,6 +279,7 @@ impl Core {
     /// A linked operation that the kernel never saw waits in user space again.
     pub(crate) fn unlink(&mut self, i: u32) {
         self.set_stopped();
+        self.slots[i as usize].started = 0;
         self.slots[i as usize].state = State::Chained;
         self.settle_before(i);
     }
@@ -286,6 +287,7 @@ impl Core {
     /// A request that the kernel did not take is to be started again.
     pub(crate) fn take_back(&mut self, i: u32) {
         self.set_stopped();
+        self.slots[i as usize].started = 0;
         self.not_started(i);
     }
 

@@ -122,29 +122,29 @@ fn try_requests(ring: &mut Ring, file: &std::fs::File, buf: &mut [u8]) -> std::r
         ..Default::default()
     };
     for sqe in [sys::Sqe { opcode: sys::OP_NOP, user_data: 1, ..Default::default() }, read] {
-        // SAFETY: a NOP points to nothing. The read points to `buf`: on success its completion was taken, and
-        // otherwise the caller never frees it.
-        if !unsafe { ring.put(sqe) } {
-            return Err(libc::ENOSPC);
-        }
         let (mut taken, mut tries) = (false, 0);
         loop {
+            // SAFETY: a NOP points to nothing. The read points to `buf`: on success its completion was taken, and
+            // otherwise the caller never frees it.
+            if !taken && !unsafe { ring.put(sqe) } {
+                return Err(libc::ENOSPC);
+            }
+            match ring.enter(1) {
+                Ok(n) => taken |= n > 0,
+                // Signals may come; something that interrupts every call may not.
+                Err(libc::EINTR) if tries < 1000 => {}
+                Err(e) => return Err(e),
+            }
             if let Some((tag, res)) = ring.take() {
                 if tag == sqe.user_data && res >= 0 {
                     break;
                 }
                 return Err(if res < 0 { -res } else { libc::EPROTO });
             }
-            if tries > 0 && !taken {
+            tries += 1;
+            if tries > 1000 {
                 return Err(libc::EPROTO);
             }
-            match ring.enter(1) {
-                Ok(n) => taken |= n > 0,
-                // Signals may come; something that interrupts every call may not.
-                Err(libc::EINTR) if taken && tries < 1000 => {}
-                Err(e) => return Err(e),
-            }
-            tries += 1;
         }
     }
     Ok(())
