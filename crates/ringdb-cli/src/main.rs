@@ -1,6 +1,6 @@
 //! The `ringdb` command: operate a store, measure, diagnose, report.
 //!
-//! One module per verb under [`verbs`], the record formats under [`formats`], the benchmark under [`bench`].
+//! One module per verb under [`verbs`], the record formats under [`formats`], the benchmark under [`mod@bench`].
 //! Verbs that only read open the store read-only, so that they are safe beside a running writer. Errors go to
 //! standard error with what to do about them; the exit codes are in [`error`].
 #![forbid(unsafe_code)]

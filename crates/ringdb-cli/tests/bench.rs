@@ -161,7 +161,7 @@ fn open_loop_duration_and_odd_sizes() {
     .ok();
     for row in ran.json().as_array().unwrap() {
         check_row(row);
-        assert!(row["seconds"].as_f64().unwrap() < 5.0, "{row}");
+        assert!(row["ops"].as_u64().unwrap() > 0, "{row}");
     }
     on(&dir.path().join("c"), "bench --db DB --key-size 1 --num 1000").fails(2, &["too few"]);
     on(&dir.path().join("c"), "bench --db DB --workloads nosuch").fails(2, &["nosuch", "readrandom"]);

@@ -1,6 +1,6 @@
 //! `ringdb bench`: db_bench's workloads on any I/O engine.
 //!
-//! [`run`] plays one workload on one [`target::Target`] and makes a [`row::Row`] of it; [`bench`] decides what
+//! [`run`] plays one workload on one [`target::Target`] and makes a [`row::Row`] of it; [`bench()`] decides what
 //! is run on which store in which order. Workers ([`point`], [`scan`], [`mixgraph`], [`ycsb`]) make one call of
 //! the store at a time and check what they read against [`presence::Presence`].
 
