@@ -5,19 +5,22 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::sync::{Condvar, Mutex, lock, wait};
 
+/// A job in numbered parts.
+pub(crate) type Parts = Arc<dyn Fn(usize) + Send + Sync>;
+
 /// Threads that may take over parts of a job.
 pub(crate) trait Helpers {
     /// How many parts may run at once.
     fn threads(&self) -> usize;
     /// Calls `job` with 0 to `parts - 1`, each once, on the calling thread and on those that are free; returns when
     /// all calls have.
-    fn share(&self, parts: usize, job: Arc<dyn Fn(usize) + Send + Sync>);
+    fn share(&self, parts: usize, job: Parts);
 }
 
 /// A job in parts that are taken one by one.
 pub(crate) struct Shared {
     /// Until all parts have ended.
-    job: Mutex<Option<Arc<dyn Fn(usize) + Send + Sync>>>,
+    job: Mutex<Option<Parts>>,
     parts: usize,
     next: AtomicUsize,
     ended: Mutex<usize>,
@@ -25,7 +28,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(parts: usize, job: Arc<dyn Fn(usize) + Send + Sync>) -> Shared {
+    pub fn new(parts: usize, job: Parts) -> Shared {
         let job = Mutex::new(Some(job));
         Shared { job, parts, next: AtomicUsize::new(0), ended: Mutex::new(0), all_ended: Condvar::new() }
     }

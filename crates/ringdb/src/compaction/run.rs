@@ -31,11 +31,14 @@ pub(crate) struct Work {
     pub moved: u64,
 }
 
+/// Smallest and largest keys of a level's tables, in key order.
+type Ranges = Arc<Vec<(Vec<u8>, Vec<u8>)>>;
+
 /// Where older versions of a key may lie, outside of a merge: asked for ascending keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Bottom {
     /// Ranges of the tables below the output level, by level, each in key order, with how far keys have come.
-    below: Vec<(Arc<Vec<(Vec<u8>, Vec<u8>)>>, usize)>,
+    below: Vec<(Ranges, usize)>,
     never: bool,
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::backpressure::{Debt, Limits, Pacer};
 use super::flush::flush;
-use super::helpers::{Helpers, Shared};
+use super::helpers::{Helpers, Parts, Shared};
 use super::pick::{Around, Busy, Manual, Pick, Shape, debt_bytes, pick, pick_manual};
 use super::run::{Work, run};
 use super::{Levels, Tree};
@@ -129,7 +129,8 @@ pub(crate) struct Scheduler {
 
 enum Job<T: Tree> {
     Help(Arc<Shared>),
-    Compact(Box<(Pick<T::Table>, Levels<T::Table>)>),
+    /// What was picked, from what.
+    Compact(Box<Pick<T::Table>>, Levels<T::Table>),
 }
 
 impl Scheduler {
@@ -390,8 +391,7 @@ impl Scheduler {
             match self.next_job(&**tree, &mut pause) {
                 None => self.sleep_until_woken(seen, pause),
                 Some(Job::Help(shared)) => while shared.do_one() {},
-                Some(Job::Compact(job)) => {
-                    let (pick, levels) = *job;
+                Some(Job::Compact(pick, levels)) => {
                     let result = run(tree, &pick, &levels, self.settings.table_bytes, &**self, &self.closing);
                     if let Ok(work) = &result {
                         self.count(work);
@@ -451,7 +451,7 @@ impl Scheduler {
         let next = next?;
         state.busy.add(&next);
         state.compactions += 1;
-        Some(Job::Compact(Box::new((next, levels))))
+        Some(Job::Compact(Box::new(next), levels))
     }
 }
 
@@ -465,7 +465,7 @@ impl Helpers for Scheduler {
         self.settings.threads
     }
 
-    fn share(&self, parts: usize, job: Arc<dyn Fn(usize) + Send + Sync>) {
+    fn share(&self, parts: usize, job: Parts) {
         let shared = Arc::new(Shared::new(parts, job));
         if parts > 1 {
             lock(&self.work).offers.push(Arc::clone(&shared));

@@ -36,7 +36,7 @@ pub(crate) fn pick_manual<T: AsRef<TableMeta>>(
     };
     let wanted = |t: &Arc<T>| inside(meta(t)) && meta(t).min_seq <= seq;
     for (level, tables) in levels.iter().enumerate().take(LAST) {
-        let Some(first) = tables.iter().position(|t| wanted(t)) else { continue };
+        let Some(first) = tables.iter().position(&wanted) else { continue };
         let step = match level {
             0 => level0(levels, shape, busy),
             _ => chunk(levels, shape, busy, level, first, &wanted),

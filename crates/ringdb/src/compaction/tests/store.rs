@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use engineswap::Io;
 
-use super::super::helpers::{Helpers, Shared};
+use super::super::helpers::{Helpers, Parts, Shared};
 use super::super::{Change, Frozen, Levels, Tree};
 use crate::cursor::Cursor;
 use crate::cursor::model::{Entry, VecCursor};
@@ -18,6 +18,9 @@ use crate::sync::{Mutex, lock};
 use crate::table::meta::TableMeta;
 use crate::table::{TableParts, TableScan};
 use crate::{Env, Error, Options, Result, purpose};
+
+/// Newest first within a key.
+pub(super) type Versions = BTreeMap<(Vec<u8>, std::cmp::Reverse<Seq>), (Kind, Vec<u8>)>;
 
 pub(super) struct TestTable {
     io: Io,
@@ -197,7 +200,7 @@ impl TestTree {
     }
 
     /// Every version in memtables and tables, sorted.
-    pub fn versions(&self) -> BTreeMap<(Vec<u8>, std::cmp::Reverse<Seq>), (Kind, Vec<u8>)> {
+    pub fn versions(&self) -> Versions {
         let mut all = BTreeMap::new();
         let state = lock(&self.state);
         for e in state.immutables.iter().flatten() {
@@ -272,7 +275,7 @@ impl Helpers for Threads {
         self.0
     }
 
-    fn share(&self, parts: usize, job: Arc<dyn Fn(usize) + Send + Sync>) {
+    fn share(&self, parts: usize, job: Parts) {
         let shared = Arc::new(Shared::new(parts, job));
         for _ in 1..self.0 {
             let s = Arc::clone(&shared);
