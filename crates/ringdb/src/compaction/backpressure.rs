@@ -1,8 +1,8 @@
 //! [`Pacer`]: slows writers smoothly when flushes or compactions fall behind.
 //!
 //! Each kind of debt has a soft limit, where slowing begins, and a hard limit. The pressure is the largest share of
-//! the way between them that some debt has gone. Writers get a rate: what the background work has lately been able
-//! to drain, times a factor that falls from 2 at pressure 0 over 1 at one half to 1/8 at 1 and beyond. So the
+//! the way between them that some debt has gone. Writers get a rate: what that kind of background work has lately
+//! been able to do, times a factor that falls from 2 at pressure 0 over 1 at one half to 1/8 at 1 and beyond. So the
 //! debt settles where the writers are as fast as the background work; it never becomes a stop.
 //!
 //! Pure: the caller brings the time and sleeps, outside of every lock.
@@ -32,12 +32,12 @@ pub(crate) struct Limits {
 /// Writers are never slowed below this, in bytes a second.
 const LEAST_RATE: f64 = 1024.0 * 1024.0;
 /// What is assumed of the background work before anything was measured.
-const FIRST_RATE: f64 = 64.0 * 1024.0 * 1024.0;
+const FIRST_RATE: f64 = 256.0 * 1024.0 * 1024.0;
 /// Delays shorter than this are saved up: a sleep costs about as much.
 const LEAST_DELAY: Duration = Duration::from_micros(300);
 /// One write is never delayed for longer.
 const MOST_DELAY: Duration = Duration::from_millis(50);
-/// Weight of the newest measurement of the drain rate.
+/// Weight of the newest measurement of a rate.
 const GAIN: f64 = 0.3;
 
 /// Gives each write its delay.
@@ -46,11 +46,10 @@ pub(crate) struct Pacer {
     limits: Limits,
     debt: Debt,
     pressure: f64,
-    /// Bytes of writes that the background work drains in a second.
-    drain: f64,
-    /// Bytes drained since `measured_at`.
-    drained: u64,
-    measured_at: Duration,
+    /// Bytes of memtables that a second of flushing takes.
+    flush_rate: f64,
+    /// Bytes of level 0 that a second of compacting it takes.
+    compaction_rate: f64,
     /// When the bytes admitted so far will have passed at the rate of then.
     paid_until: Duration,
 }
@@ -62,9 +61,8 @@ impl Pacer {
             limits,
             debt: Debt::default(),
             pressure: 0.0,
-            drain: FIRST_RATE,
-            drained: 0,
-            measured_at: Duration::ZERO,
+            flush_rate: FIRST_RATE,
+            compaction_rate: FIRST_RATE,
             paid_until: Duration::ZERO,
         }
     }
@@ -72,7 +70,7 @@ impl Pacer {
     /// The debt has changed.
     pub fn observe(&mut self, debt: Debt) {
         self.debt = debt;
-        self.pressure = self.shares().into_iter().map(|(p, _)| p).fold(0.0, f64::max);
+        self.pressure = self.worst().0;
     }
 
     /// What was observed last.
@@ -80,22 +78,14 @@ impl Pacer {
         self.debt
     }
 
-    /// A flush has drained `bytes` of writes. Counted only under pressure: else the writers set the pace, not
-    /// the background work.
-    pub fn drained(&mut self, now: Duration, bytes: u64) {
-        let busy = self.pressure > 0.0;
-        let seconds = now.saturating_sub(self.measured_at).as_secs_f64();
-        if !busy || self.measured_at.is_zero() {
-            self.drained = 0;
-            self.measured_at = now;
-            return;
-        }
-        self.drained += bytes;
-        if seconds >= 0.1 {
-            self.drain += GAIN * (self.drained as f64 / seconds - self.drain);
-            self.drained = 0;
-            self.measured_at = now;
-        }
+    /// A flush of so many bytes of memtables took so long.
+    pub fn flushed(&mut self, bytes: u64, took: Duration) {
+        measure(&mut self.flush_rate, bytes, took);
+    }
+
+    /// A compaction took so many bytes from level 0 in such a time.
+    pub fn compacted(&mut self, bytes: u64, took: Duration) {
+        measure(&mut self.compaction_rate, bytes, took);
     }
 
     /// Whether writes must ask for their delay.
@@ -108,7 +98,9 @@ impl Pacer {
         // Two straight lines on a logarithmic scale: 2 at 0, 1 at 1/2, 1/8 at 1.
         let p = self.pressure.min(1.0);
         let factor = if p < 0.5 { 2f64.powf(1.0 - 2.0 * p) } else { 8f64.powf(1.0 - 2.0 * p) };
-        self.slowing().then(|| (self.drain * factor).max(LEAST_RATE))
+        let background =
+            if self.worst().1 == Kind::Immutables { self.flush_rate } else { self.compaction_rate };
+        self.slowing().then(|| (background * factor).max(LEAST_RATE))
     }
 
     /// How long the writer of `bytes` must wait before it writes.
@@ -131,22 +123,38 @@ impl Pacer {
 
     /// Why writers are slowed; `None` when they are not.
     pub fn reason(&self) -> Option<String> {
-        let rate = self.rate()?;
-        let worst = self.shares().into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
-        Some(format!("{}; writes are slowed to {:.0} MiB/s", worst.1, rate / (1 << 20) as f64))
+        let (rate, d) = (self.rate()?, &self.debt);
+        let what = match self.worst().1 {
+            Kind::Immutables => format!("{} memtables wait to be flushed", d.immutables),
+            Kind::Level0 => format!("level 0 has {} tables", d.level0),
+            Kind::Pending => format!("compaction is behind by {} MiB", d.pending_bytes >> 20),
+        };
+        Some(format!("{what}; writes are slowed to {:.0} MiB/s", rate / (1 << 20) as f64))
     }
 
-    fn shares(&self) -> [(f64, String); 3] {
-        let share = |get: fn(&Debt) -> u64| {
+    /// The largest share of the way from soft to hard, and of which debt.
+    fn worst(&self) -> (f64, Kind) {
+        let share = |kind: Kind, get: fn(&Debt) -> u64| {
             let (is, soft, hard) = (get(&self.debt), get(&self.limits.soft), get(&self.limits.hard));
-            is.saturating_sub(soft) as f64 / hard.saturating_sub(soft).max(1) as f64
+            (is.saturating_sub(soft) as f64 / hard.saturating_sub(soft).max(1) as f64, kind)
         };
-        let d = &self.debt;
-        [
-            (share(|d| d.immutables), format!("{} memtables wait to be flushed", d.immutables)),
-            (share(|d| d.level0), format!("level 0 has {} tables", d.level0)),
-            (share(|d| d.pending_bytes), format!("compaction is behind by {} MiB", d.pending_bytes >> 20)),
-        ]
+        let all = [share(Kind::Level0, |d| d.level0), share(Kind::Pending, |d| d.pending_bytes)];
+        let first = share(Kind::Immutables, |d| d.immutables);
+        all.into_iter().fold(first, |worst, s| if s.0 > worst.0 { s } else { worst })
+    }
+}
+
+/// The kinds of debt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Immutables,
+    Level0,
+    Pending,
+}
+
+fn measure(rate: &mut f64, bytes: u64, took: Duration) {
+    if bytes > 0 && !took.is_zero() {
+        *rate += GAIN * (bytes as f64 / took.as_secs_f64() - *rate);
     }
 }
 
@@ -191,27 +199,32 @@ mod tests {
         }
         let mut p = pacer();
         p.observe(Debt { level0: 1000, ..Debt::default() });
-        // 40 MiB at an eighth of 64 MiB/s.
+        // 40 MiB at an eighth of 256 MiB/s.
         let t = time_of(&mut p, Duration::from_secs(1), 10_000);
-        assert!(t >= last && t < Duration::from_secs(6), "{t:?}");
+        assert!(t >= last && t < Duration::from_millis(1500), "{t:?}");
         for _ in 0..100 {
             assert!(p.delay(Duration::from_secs(9), 1 << 30) <= MOST_DELAY);
         }
     }
 
     #[test]
-    fn the_rate_follows_what_is_drained() {
+    fn the_rate_follows_the_work_that_is_behind() {
         let mut p = pacer();
-        p.observe(Debt { level0: 16, ..Debt::default() });
-        for i in 1..60u32 {
-            p.drained(Duration::from_millis(200) * i, 40 << 20);
+        p.observe(Debt { level0: 16, immutables: 3, ..Debt::default() });
+        for _ in 0..30 {
+            p.flushed(10 << 20, Duration::from_secs(1));
+            p.compacted(40 << 20, Duration::from_millis(200));
         }
-        let rate = p.rate().expect("slowed");
-        let expected = (200 << 20) as f64;
-        assert!((rate / expected - 1.0).abs() < 0.05, "{rate}");
-        assert!(p.reason().expect("slowed").starts_with("level 0 has 16 tables; writes are slowed to"));
-        for i in 60..200u32 {
-            p.drained(Duration::from_millis(200) * i, 0);
+        let rate = |p: &Pacer| p.rate().expect("slowed") / (1 << 20) as f64;
+        assert!((rate(&p) / 200.0 - 1.0).abs() < 0.01, "{}", rate(&p));
+        assert_eq!(p.reason().as_deref(), Some("level 0 has 16 tables; writes are slowed to 200 MiB/s"));
+        p.observe(Debt { level0: 9, immutables: 4, ..Debt::default() });
+        assert!((rate(&p) / 10.0 - 1.0).abs() < 0.01, "{}", rate(&p));
+        p.flushed(0, Duration::from_secs(1));
+        p.flushed(1, Duration::ZERO);
+        assert!((rate(&p) / 10.0 - 1.0).abs() < 0.01, "{}", rate(&p));
+        for _ in 0..60 {
+            p.flushed(1, Duration::from_secs(1));
         }
         assert_eq!(p.rate(), Some(LEAST_RATE));
     }

@@ -19,6 +19,9 @@ use crate::table::writer::{FinishingTable, TableOptions, TableWriter};
 /// Tables whose sync is waited for only when further ones have been written.
 const SYNCING: usize = 2;
 
+/// Bytes of keys and values between looks at the size of the table.
+const LOOK_EVERY: usize = 2048;
+
 /// Files made, removed when dropped unless kept.
 pub(crate) struct Made {
     io: Io,
@@ -46,6 +49,8 @@ pub(crate) struct Outputs<'a, T: Tree> {
     tree: &'a T,
     options: TableOptions,
     table_bytes: u64,
+    /// Bytes of keys and values until the table's size is looked at again.
+    until_look: usize,
     writer: Option<TableWriter>,
     finishing: VecDeque<FinishingTable>,
     done: Vec<TableMeta>,
@@ -67,6 +72,7 @@ impl<'a, T: Tree> Outputs<'a, T> {
             tree,
             options,
             table_bytes,
+            until_look: 0,
             writer: None,
             finishing: VecDeque::new(),
             done: Vec::new(),
@@ -77,10 +83,14 @@ impl<'a, T: Tree> Outputs<'a, T> {
     /// Adds a version. `new_key`: its key is not that of the version before.
     #[inline]
     pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8], new_key: bool) -> Result<()> {
-        if new_key && self.writer.as_ref().is_none_or(|w| w.estimated_bytes() >= self.table_bytes) {
-            self.cut()?;
-            self.start()?;
+        if new_key && self.until_look == 0 {
+            self.until_look = LOOK_EVERY;
+            if self.writer.as_ref().is_none_or(|w| w.estimated_bytes() >= self.table_bytes) {
+                self.cut()?;
+                self.start()?;
+            }
         }
+        self.until_look = self.until_look.saturating_sub(key.len() + value.len());
         match &mut self.writer {
             Some(w) => w.add(key, seq, kind, value),
             None => self.start()?.add(key, seq, kind, value),

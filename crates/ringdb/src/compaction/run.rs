@@ -27,6 +27,8 @@ pub(crate) struct Work {
     pub written_bytes: u64,
     /// Versions read.
     pub entries: u64,
+    /// Of the bytes read, those of level 0.
+    pub level0_bytes: u64,
     /// Tables moved without being rewritten.
     pub moved: u64,
 }
@@ -174,7 +176,12 @@ fn merge_tables<T: Tree>(
     helpers: &dyn Helpers,
     cancel: &Arc<AtomicBool>,
 ) -> Result<(Vec<TableMeta>, Vec<Made>, Work)> {
-    let read_bytes: u64 = merge.inputs.iter().flat_map(|(_, ts)| ts).map(|t| (**t).as_ref().file_bytes).sum();
+    let bytes = |ts: &[Arc<T::Table>]| ts.iter().map(|t| (**t).as_ref().file_bytes).sum::<u64>();
+    let read_bytes: u64 = merge.inputs.iter().map(|(_, ts)| bytes(ts)).sum();
+    let level0_bytes = match merge.inputs.first() {
+        Some((0, runs)) if merge.output > 0 => bytes(runs),
+        _ => 0,
+    };
     let wanted = (read_bytes / LEAST_PART_BYTES.min(table_bytes)).clamp(1, helpers.threads() as u64) as usize;
     let splits = Arc::new(split_keys(&**tree, merge, wanted));
     let parts = splits.len() + 1;
@@ -238,5 +245,9 @@ fn merge_tables<T: Tree>(
         return Err(Error::Invalid("a part of a compaction ended without a result".into()));
     }
     let written_bytes = metas.iter().map(|m: &TableMeta| m.file_bytes).sum();
-    Ok((metas, made, Work { read_bytes, written_bytes, entries: entries.load(Relaxed), moved: 0 }))
+    Ok((
+        metas,
+        made,
+        Work { read_bytes, written_bytes, entries: entries.load(Relaxed), level0_bytes, moved: 0 },
+    ))
 }

@@ -308,11 +308,12 @@ impl Scheduler {
             let mut pause = LOOK_AROUND;
             if self.may_flush(&mut pause) && tree.immutable_count() > 0 {
                 lock(&self.work).flushing = true;
+                let start = self.env.now();
                 let result = flush(&**tree, &self.closing);
                 if let Ok(Some(work)) = &result {
                     self.counters.flushes.fetch_add(1, Relaxed);
                     self.counters.flush_written_bytes.fetch_add(work.written_bytes, Relaxed);
-                    lock(&self.pacer).drained(self.env.now(), work.read_bytes);
+                    lock(&self.pacer).flushed(work.read_bytes, self.env.now().saturating_sub(start));
                 }
                 let mut state = lock(&self.work);
                 state.flushing = false;
@@ -392,9 +393,11 @@ impl Scheduler {
                 None => self.sleep_until_woken(seen, pause),
                 Some(Job::Help(shared)) => while shared.do_one() {},
                 Some(Job::Compact(pick, levels)) => {
+                    let start = self.env.now();
                     let result = run(tree, &pick, &levels, self.settings.table_bytes, &**self, &self.closing);
                     if let Ok(work) = &result {
                         self.count(work);
+                        lock(&self.pacer).compacted(work.level0_bytes, self.env.now().saturating_sub(start));
                     }
                     let mut state = lock(&self.work);
                     state.busy.remove(&pick);
