@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub filter_bits: u32,
     /// One value in so many is larger than a block; 0: none.
     pub large_every: u64,
+    /// Tables of level 0.
+    pub level0: usize,
     /// Also 40 versions of a single key in one table.
     pub many_versions: bool,
 }
@@ -61,6 +63,7 @@ impl Default for Plan {
             compression: Compression::None,
             filter_bits: 10,
             large_every: 0,
+            level0: 3,
             many_versions: true,
         }
     }
@@ -102,7 +105,7 @@ impl Fixture {
                 levels[level].push(build.table(&dir, &io, &cache, &prefix, &part));
             }
         }
-        for _ in 0..3 {
+        for _ in 0..plan.level0 {
             let stage = build.stage(15, false);
             levels[0].insert(0, build.table(&dir, &io, &cache, &prefix, &stage));
         }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use engineswap::mem::{AlignedBuf, FreeFrame, PinnedFrame, epoch};
-use engineswap::{Buf, Done, Op, Purpose};
+use engineswap::{Buf, Done, Io, Op, Purpose};
 
 use super::block::BlockView;
 use super::compress::Encoding;
@@ -252,9 +252,7 @@ impl Table {
             .step_by(RUN_BLOCKS as usize)
             .map(|i| Run::new(self, first + i, RUN_BLOCKS.min(count - i)))
             .collect();
-        let ops = runs.iter().map(|run| run.op(fill_cache, purpose)).collect();
-        let done = self.io().run(ops);
-        runs.iter().zip(done).flat_map(|(run, done)| run.finish(done, fill_cache)).collect()
+        read_all(self.io(), &runs, fill_cache, purpose)
     }
 }
 
@@ -270,7 +268,16 @@ pub(crate) fn read_together(
     let Some((first, _)) = wanted.first() else { return Vec::new() };
     first.cache().count_misses(wanted.len() as u64);
     let runs: Vec<Run<'_>> = wanted.iter().map(|(table, number)| Run::new(table, *number, 1)).collect();
-    let ops = runs.iter().map(|run| run.op(fill_cache, purpose)).collect();
-    let done = first.io().run(ops);
-    runs.iter().zip(done).flat_map(|(run, done)| run.finish(done, fill_cache)).collect()
+    read_all(first.io(), &runs, fill_cache, purpose)
+}
+
+/// Reads runs in one submission; each is checked while others are in flight. Their blocks in order.
+fn read_all(io: &Io, runs: &[Run<'_>], fill_cache: bool, purpose: Purpose) -> Vec<Result<Block>> {
+    let mut blocks: Vec<Vec<Result<Block>>> = runs.iter().map(|_| Vec::new()).collect();
+    let ops = (0..).zip(runs).map(|(i, run)| run.op(fill_cache, purpose).user(i)).collect();
+    io.run_with(ops, |done| {
+        let i = done.user as usize;
+        blocks[i] = runs[i].finish(done, fill_cache);
+    });
+    blocks.into_iter().flatten().collect()
 }

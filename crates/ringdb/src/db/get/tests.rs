@@ -167,3 +167,9 @@ fn an_obsolete_table_goes_with_its_last_reader() {
     assert!(kept.exists(), "only what is obsolete is deleted");
     assert!(used > 0 && f.cache.stats().index_bytes == 0);
 }
+
+#[test]
+fn many_tables_of_level_0() {
+    let mut f = Fixture::new(Plan { level0: 40, keys: 500, ..Plan::default() });
+    check_all(&mut f, 4000);
+}

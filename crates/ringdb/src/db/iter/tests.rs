@@ -200,3 +200,60 @@ fn bounds_of_user_keys_become_bounds_of_internal_keys() {
         (vec![0xF0, 255, 255, 255, 255], Some(vec![0xF1]))
     );
 }
+
+#[test]
+fn scans_and_batches_beside_each_other_in_a_tiny_cache() {
+    for compression in [Compression::None, Compression::Lz4] {
+        let plan = Plan { cache_bytes: 1, keys: 4000, large_every: 50, compression, ..Plan::default() };
+        let f = Fixture::new(plan);
+        let want = f.expect_all(f.last_seq);
+        let keys: Vec<_> = want.iter().map(|(k, _)| k).collect();
+        std::thread::scope(|s| {
+            for t in 0..4 {
+                let (f, want, keys) = (&f, &want, &keys);
+                s.spawn(move || match t {
+                    0 => (0..3).for_each(|_| {
+                        assert!(range(f, b"", None, f.last_seq, true).map(owned).eq(want.iter().cloned()));
+                    }),
+                    1 => (0..3).for_each(|_| {
+                        let back = range(f, b"", None, f.last_seq, true).rev().map(owned);
+                        assert!(back.eq(want.iter().rev().cloned()));
+                    }),
+                    2 => {
+                        // Many iterators at once hold more frames than there are.
+                        let all: Vec<_> =
+                            (0..100).map(|i| range(f, keys[i * 7], None, f.last_seq, true)).collect();
+                        for (i, mut iter) in all.into_iter().enumerate() {
+                            assert_eq!(&owned(iter.next().unwrap()), &want[i * 7]);
+                        }
+                        let mut open: Vec<_> =
+                            (0..100).map(|i| range(f, keys[i * 11], None, f.last_seq, true)).collect();
+                        for step in 0..3 {
+                            for (i, iter) in open.iter_mut().enumerate() {
+                                assert_eq!(&owned(iter.next().unwrap()), &want[i * 11 + step]);
+                            }
+                        }
+                    }
+                    _ => {
+                        let options = ReadOptions::default();
+                        for part in keys.chunks(700) {
+                            let got = crate::db::multi_get::multi_get(
+                                &f.views,
+                                &f.prefix,
+                                part,
+                                || f.last_seq,
+                                &options,
+                            );
+                            let got = got.unwrap();
+                            assert!(
+                                got.iter().zip(part).all(|(v, k)| v.as_deref() == f.expect(k, f.last_seq))
+                            );
+                        }
+                    }
+                });
+            }
+        });
+        let used = f.cache.stats().used_bytes;
+        assert!(used <= 2 * 64 * 4096, "{used} bytes in a cache of 64 frames");
+    }
+}
