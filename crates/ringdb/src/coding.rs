@@ -17,6 +17,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut v: u64) {
 }
 
 /// Bytes that [`put_varint`] appends for `v`.
+#[cfg(test)]
 #[inline]
 pub(crate) fn varint_len(v: u64) -> usize {
     (70 - (v | 1).leading_zeros() as usize) / 7
@@ -92,6 +93,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Little endian, as all fixed-width integers of the formats.
+    #[cfg(test)]
     pub fn u16(&mut self) -> Option<u16> {
         self.chunk().map(u16::from_le_bytes)
     }

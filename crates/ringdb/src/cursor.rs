@@ -18,11 +18,6 @@ pub(crate) trait Cursor {
     fn kind(&self) -> Kind;
     /// The value; empty for a tombstone. Only when valid.
     fn value(&self) -> &[u8];
-    /// The key's first eight bytes as a number that orders as the bytes do ([`key_head`]). Only when valid.
-    #[inline]
-    fn head(&self) -> u64 {
-        key_head(self.key(), 0)
-    }
     /// To the first (newest) version of the first key at or after `key`.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
     /// To the first (newest) version of the first key.
@@ -72,10 +67,6 @@ macro_rules! forward_to_inner {
             #[inline]
             fn value(&self) -> &[u8] {
                 (**self).value()
-            }
-            #[inline]
-            fn head(&self) -> u64 {
-                (**self).head()
             }
             fn seek(&mut self, key: &[u8]) -> Result<()> {
                 (**self).seek(key)

@@ -92,6 +92,7 @@ pub use env::{Env, Join, SystemEnv};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::{Compression, Durability, Options, ReadOptions, WriteOptions};
+pub use purpose::NAMES as IO_PURPOSES;
 pub use stats::{LevelStats, Stats, VerifyProblem, VerifyReport};
 pub use value::Value;
 

@@ -27,8 +27,8 @@ pub(crate) const VERIFY: Purpose = Purpose(11);
 /// Files written by `checkpoint`.
 pub(crate) const CHECKPOINT: Purpose = Purpose(12);
 
-/// The purposes with the names that the statistics show.
-pub(crate) const NAMES: [(Purpose, &str); 12] = [
+/// The purposes of the store's I/O, with the names under which to show what [`engineswap`] counts by purpose.
+pub const NAMES: [(Purpose, &str); 12] = [
     (LOG, "log"),
     (LOG_PREPARE, "log-prepare"),
     (MANIFEST, "manifest"),

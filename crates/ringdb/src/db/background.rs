@@ -126,6 +126,13 @@ impl Core {
         scheduler.wait_for(|| lock(&self.tree).immutables.iter().all(|i| i.last_seq > through))
     }
 
+    /// See [`crate::Db::wait_idle`].
+    pub fn wait_idle(&self) -> Result<()> {
+        self.writes()?;
+        self.check_open()?;
+        self.background.scheduler.as_ref().map_or(Ok(()), |s| s.wait_idle(self))
+    }
+
     /// See [`crate::Db::compact_range`].
     pub fn compact_range(&self, keyspace: &KeyspaceState, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<()> {
         self.writes()?;

@@ -173,6 +173,12 @@ impl Db {
         self.core().flush()
     }
 
+    /// Waits until there is nothing left to flush or compact: for measurements, or before a checkpoint that
+    /// should be small. With writers beside it, it may wait for long. The active memtable stays as it is.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.core().wait_idle()
+    }
+
     /// Counters and sizes.
     pub fn stats(&self) -> Stats {
         self.core().stats()

@@ -66,6 +66,7 @@ pub(crate) enum Medium {
     /// Copied into a mapping of the file; by `pwrite` where the engine or file system has no mappings.
     Mapped,
     /// By one `pwrite` each.
+    #[cfg(test)]
     Pwrite,
     /// By O_DIRECT writes that are durable when they return.
     Direct,
@@ -158,6 +159,7 @@ impl Log {
     }
 
     /// Why the log has stopped, if it has.
+    #[cfg(test)]
     pub fn stopped(&self) -> Option<String> {
         self.poison.reason()
     }

@@ -139,6 +139,7 @@ impl Log {
     }
 
     /// The number of the first segment that has not been released.
+    #[cfg(test)]
     pub fn first_live(&self) -> u64 {
         lock(&self.live).front().map_or(0, |s| s.number)
     }

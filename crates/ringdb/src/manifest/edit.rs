@@ -45,6 +45,7 @@ mod tag {
 
 impl VersionEdit {
     /// Whether it changes nothing.
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         *self == VersionEdit::default()
     }

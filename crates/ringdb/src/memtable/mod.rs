@@ -115,6 +115,7 @@ impl std::fmt::Debug for Memtable {
 
 impl MemWriter {
     /// The memtable that this inserts into.
+    #[cfg(test)]
     pub fn memtable(&self) -> &Arc<Memtable> {
         &self.memtable
     }

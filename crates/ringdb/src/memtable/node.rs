@@ -254,6 +254,7 @@ impl<'a> Node<'a> {
     }
 
     /// Drops the entries from `len` on.
+    #[cfg(test)]
     pub fn truncate(&self, len: usize) {
         self.set_meta(len, self.meta().1);
     }

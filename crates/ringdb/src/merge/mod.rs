@@ -50,11 +50,6 @@ impl<C: Cursor> MergeCursor<C> {
         &mut self.sources
     }
 
-    /// The sources, given up.
-    pub fn into_sources(self) -> Vec<C> {
-        self.sources
-    }
-
     /// Takes up the sources where they stand: each at its first version at or after one place.
     pub fn start_forward(&mut self) {
         self.start(false);
@@ -221,10 +216,6 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     #[inline]
     fn value(&self) -> &[u8] {
         self.sources[self.current()].value()
-    }
-    #[inline]
-    fn head(&self) -> u64 {
-        self.sources[self.current()].head()
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

@@ -285,6 +285,7 @@ impl Index {
     }
 
     /// Whether all blocks lie by rule, block `i` at `i * block_bytes` with that length.
+    #[cfg(test)]
     pub fn is_regular(&self) -> bool {
         self.positions.large.is_empty() && self.positions.packed.is_empty()
     }

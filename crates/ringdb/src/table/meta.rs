@@ -61,11 +61,6 @@ impl TableMeta {
             && !self.smallest.is_empty()
             && self.smallest.len().max(self.largest.len()) <= MAX_INTERNAL_KEY_BYTES
     }
-
-    /// Whether the table may hold keys from `from` up to and including `to`.
-    pub fn overlaps(&self, from: &[u8], to: &[u8]) -> bool {
-        self.smallest.as_slice() <= to && from <= self.largest.as_slice()
-    }
 }
 
 #[cfg(test)]
@@ -113,13 +108,6 @@ mod tests {
             m.encode(&mut b);
             assert_eq!(TableMeta::decode(&mut Reader::new(&b)), None, "{m:?}");
         }
-    }
-
-    #[test]
-    fn overlap_includes_both_ends() {
-        let m = sample();
-        assert!(m.overlaps(b"\0zz", b"\0zzz") && m.overlaps(b"", b"\0a") && m.overlaps(b"\0b", b"\0b"));
-        assert!(!m.overlaps(b"", b"\0") && !m.overlaps(b"\0zz\0", b"\x01"));
     }
 
     proptest! {

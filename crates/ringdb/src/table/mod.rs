@@ -28,4 +28,3 @@ pub(crate) use meta::TableMeta;
 pub(crate) use parts::TableParts;
 pub(crate) use reader::Table;
 pub(crate) use scan::TableScan;
-pub(crate) use writer::{FinishingTable, TableOptions, TableWriter};

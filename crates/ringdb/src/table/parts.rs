@@ -75,11 +75,6 @@ impl TableParts {
         Ok(TableParts { file, path: path.into(), file_id, properties, index, filter })
     }
 
-    /// Bytes of memory that stay in use.
-    pub fn bytes(&self) -> u64 {
-        self.index.bytes() + self.filter.bytes()
-    }
-
     /// The error for block `block`.
     pub fn corrupt_block(&self, block: u32, detail: impl Into<String>) -> Error {
         let offset = (block < self.index.blocks()).then(|| self.index.block_pos(block).offset);

@@ -33,7 +33,6 @@ pub(super) struct ReadAhead {
     next_tag: u64,
     next_read: u64,
     end: u64,
-    bytes_read: u64,
 }
 
 impl ReadAhead {
@@ -47,13 +46,7 @@ impl ReadAhead {
             next_tag: 0,
             next_read: 0,
             end: 0,
-            bytes_read: 0,
         })
-    }
-
-    /// Bytes asked for so far.
-    pub fn bytes_read(&self) -> u64 {
-        self.bytes_read
     }
 
     /// Forgets the present position; from here on, reads `from..to` (and what of the units of 4096 bytes around
@@ -83,7 +76,6 @@ impl ReadAhead {
             self.chunks.push_back(Chunk { tag, offset, len, buf: None });
             self.next_tag += 1;
             self.next_read += len;
-            self.bytes_read += len;
         }
         Ok(self.queue.submit()?)
     }

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 use super::block::{BlockView, Find};
 use super::format::unpack_block;
-use super::{TableMeta, TableOptions, TableParts, TableScan, TableWriter};
+use super::writer::{TableOptions, TableWriter};
+use super::{TableMeta, TableParts, TableScan};
 use crate::cursor::Cursor;
 use crate::cursor::model::Entry;
 use crate::error::{Error, Result};

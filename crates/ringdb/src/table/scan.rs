@@ -73,11 +73,6 @@ impl TableScan {
         self.blocks_read
     }
 
-    /// Bytes read so far.
-    pub fn bytes_read(&self) -> u64 {
-        self.ahead.bytes_read()
-    }
-
     /// Starts reading at block `block` and loads it.
     fn start_at(&mut self, block: u32) -> Result<()> {
         let from = self.parts.index.block_pos(block).offset;

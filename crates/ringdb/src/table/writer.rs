@@ -149,6 +149,7 @@ impl TableWriter {
     }
 
     /// Versions added.
+    #[cfg(test)]
     pub fn entries(&self) -> u64 {
         self.meta.entries
     }
@@ -227,6 +228,7 @@ impl TableWriter {
     }
 
     /// Writes the rest and waits until the table is durable (its directory entry is not).
+    #[cfg(test)]
     pub fn finish(self) -> Result<TableMeta> {
         self.finish_start()?.wait()
     }
@@ -300,6 +302,7 @@ pub(crate) struct FinishingTable {
 
 impl FinishingTable {
     /// The table's description; to be recorded only after [`FinishingTable::wait`].
+    #[cfg(test)]
     pub fn meta(&self) -> &TableMeta {
         &self.meta
     }
