@@ -74,9 +74,12 @@ fn every_module_says_what_it_is_for() {
 #[test]
 fn the_store_reaches_the_system_only_through_engineswap() {
     let mut found = vec![];
-    for (name, text) in files("crates/ringdb/src", is_rust) {
+    // Tests may look at files behind the store's back, and run threads.
+    let is_store =
+        |p: &Path| is_rust(p) && !["tests.rs", "testing.rs"].iter().any(|t| p.to_string_lossy().ends_with(t));
+    for (name, text) in files("crates/ringdb/src", is_store) {
         for (line, code) in code_lines(&text) {
-            for word in ["libc", "io_uring::", "std::fs", "File::open", "File::create", "unsafe "] {
+            for word in ["libc", "io_uring::", "std::fs", " File::open", " File::create", "unsafe "] {
                 if code.contains(word) && !code.contains(&format!("\"{word}")) && !name.ends_with("lib.rs") {
                     found.push(format!("{name}:{line}: {word}"));
                 }
