@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::output::Outputs;
-use super::run::{Bottom, Work, copy_visible, install};
+use super::run::{Bottom, LEVEL0_TABLE_BYTES, Work, copy_visible, install};
 use super::visibility::Visibility;
 use super::{Change, Tree};
 use crate::Result;
@@ -13,8 +13,6 @@ use crate::purpose;
 
 /// Memtables that one flush merges at most.
 const MOST_MEMTABLES: usize = 4;
-/// A flush gives one table unless it gets larger than this.
-const TABLE_BYTES: u64 = 1 << 30;
 
 /// Flushes the oldest immutable memtables, if there are any, and installs the result.
 pub(crate) fn flush<T: Tree>(tree: &T, cancel: &AtomicBool) -> Result<Option<Work>> {
@@ -27,7 +25,7 @@ pub(crate) fn flush<T: Tree>(tree: &T, cancel: &AtomicBool) -> Result<Option<Wor
     let bytes = frozen.iter().map(|f| f.bytes).sum();
     // After the memtables are fixed: see [`Tree::views`].
     let mut visibility = Visibility::new(tree.views(), tree.dropped_keyspaces());
-    let mut out = Outputs::new(tree, 0, TABLE_BYTES, bytes, purpose::FLUSH);
+    let mut out = Outputs::new(tree, 0, LEVEL0_TABLE_BYTES, bytes, purpose::FLUSH);
     let mut cursors: Vec<T::MemCursor> = frozen.into_iter().map(|f| f.cursor).collect();
     let mut work = Work { read_bytes: bytes, ..Work::default() };
     let none = &mut Bottom::never();

@@ -20,6 +20,9 @@ const CANCEL_EVERY: u32 = 1024;
 /// A part of a merge reads at least so many bytes.
 const LEAST_PART_BYTES: u64 = 16 << 20;
 
+/// A flush, or a merge within level 0, gives one table unless it gets larger than this.
+pub(crate) const LEVEL0_TABLE_BYTES: u64 = 1 << 30;
+
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
@@ -182,7 +185,14 @@ fn merge_tables<T: Tree>(
         Some((0, runs)) if merge.output > 0 => bytes(runs),
         _ => 0,
     };
-    let wanted = (read_bytes / LEAST_PART_BYTES.min(table_bytes)).clamp(1, helpers.threads() as u64) as usize;
+    // Runs of level 0 are merged to have fewer tables there: into one, so in one part.
+    let (wanted, table_bytes) = match merge.output {
+        0 => (1, LEVEL0_TABLE_BYTES),
+        _ => {
+            let most = read_bytes / LEAST_PART_BYTES.min(table_bytes);
+            (most.clamp(1, helpers.threads() as u64) as usize, table_bytes)
+        }
+    };
     let splits = Arc::new(split_keys(&**tree, merge, wanted));
     let parts = splits.len() + 1;
     let (bottom, views) = (Bottom::below(levels, merge.output), tree.views());

@@ -377,3 +377,25 @@ fn writers_are_delayed_while_memtables_wait() {
     s.memtable_frozen(2);
     writer.join().unwrap().unwrap().unwrap();
 }
+
+#[test]
+fn runs_of_level_0_become_one() {
+    let tree = TestTree::new(Io::from_uri("posix").unwrap());
+    let (mut r, mut next_seq, mut model) = (Random(23), 1, Vec::new());
+    for _ in 0..6 {
+        let batch = writes(&mut r, 900, &mut next_seq);
+        model.extend(batch.iter().cloned());
+        tree.freeze(batch);
+        flush_now(&tree);
+    }
+    // The newest four while, say, the others are on their way down.
+    let levels = tree.levels();
+    let inputs = vec![(0, levels[0][..4].to_vec())];
+    let p = Pick::Merge(Merge { inputs, output: 0, reason: Reason::WithinLevel0 });
+    run(&tree, &p, &levels, TABLE_BYTES, &Threads(3), &Arc::default()).unwrap();
+    drop((levels, p));
+    assert_eq!(tree.levels()[0].len(), 3);
+    tree.check(&model);
+    while run_next(&tree, false, 2).unwrap() {}
+    tree.check(&model);
+}
