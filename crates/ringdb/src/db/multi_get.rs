@@ -14,6 +14,7 @@ use super::get::value_of;
 use super::view::{Ahead, View};
 use crate::key::{self, KeyBuf, Prefix, Seq};
 use crate::purpose;
+use crate::table::block::BlockView;
 use crate::table::fetch::{Block, read_together};
 use crate::table::index::{Probe, Step};
 use crate::table::reader::{Cached, Table};
@@ -154,6 +155,12 @@ impl View {
                 let At::Block(table, number) = walk.at else { continue };
                 for line in 0..4 {
                     table.slots().prefetch_frame(number as usize, 64 * line);
+                }
+            }
+            for walk in walks.iter().flatten() {
+                let At::Block(table, number) = walk.at else { continue };
+                if let Some(bytes) = table.slots().load(number as usize, &guard) {
+                    BlockView::trusted(bytes).prefetch_entry(walk.key);
                 }
             }
             for (i, walk) in walks.iter_mut().flatten().enumerate() {

@@ -314,6 +314,21 @@ impl<'a> BlockView<'a> {
         self.position(key, u64::MAX).0
     }
 
+    /// Starts to load the entry at which a search for `key` will arrive.
+    #[inline]
+    pub fn prefetch_entry(&self, key: &[u8]) {
+        let prefix = self.prefix();
+        let Some((_, suffix)) = key.split_at_checked(prefix.len()).filter(|(p, _)| *p == prefix) else {
+            return;
+        };
+        let i = self.count_heads_below(head32(suffix));
+        if i < self.len() {
+            let at = self.offset(i);
+            engineswap::mem::prefetch(self.bytes, at);
+            engineswap::mem::prefetch(self.bytes, at + 64);
+        }
+    }
+
     /// The newest version of `key` with a sequence number of at most `seq`.
     ///
     /// Ask the block that [`super::index::Index::find_block`] names. On [`Find::Next`], ask the next block too
