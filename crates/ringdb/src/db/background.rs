@@ -165,6 +165,8 @@ impl Core {
         if let Some(w) = &self.writes {
             w.wait_for_leaders();
         }
+        // Whoever makes or drops a keyspace has finished once the manifest is free.
+        drop(self.manifest.as_ref().map(lock));
         if let Some(s) = &self.background.scheduler {
             s.close();
         }
