@@ -1,4 +1,5 @@
 //! Many writers, readers, iterators and snapshots while tiny memtables are flushed and compacted.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -29,7 +29,7 @@ use crate::cursor::Cursor;
 use crate::key::Seq;
 use crate::table::TableParts;
 use crate::table::meta::TableMeta;
-use crate::{Env, Error, Options, Result};
+use crate::{Error, Options, Result};
 
 /// The tables of each level: level 0 newest first, the others in key order.
 pub(crate) type Levels<T> = Vec<Vec<Arc<T>>>;
@@ -61,8 +61,6 @@ pub(crate) trait Tree: Send + Sync + 'static {
 
     /// Through which files are made and read.
     fn io(&self) -> &Io;
-    /// Time and threads.
-    fn env(&self) -> &Arc<dyn Env>;
     /// The store's directory.
     fn dir(&self) -> &Path;
     /// The store's settings.

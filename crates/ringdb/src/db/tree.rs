@@ -16,7 +16,7 @@ use crate::manifest::{ManifestFile, Version, VersionEdit};
 use crate::memtable::{MemCursor, Memtable};
 use crate::sync::lock;
 use crate::table::{Table, TableMeta, TableParts};
-use crate::{Env, Error, Options, Result};
+use crate::{Error, Options, Result};
 
 /// What the published view is made of, and what a flush has to know.
 pub(crate) struct TreeState {
@@ -85,10 +85,6 @@ impl Tree for Core {
 
     fn io(&self) -> &Io {
         &self.io
-    }
-
-    fn env(&self) -> &Arc<dyn Env> {
-        &self.env
     }
 
     fn dir(&self) -> &Path {

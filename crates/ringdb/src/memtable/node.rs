@@ -253,12 +253,6 @@ impl<'a> Node<'a> {
         self.header[1].store(len as u64 | (skip as u64) << 32, Relaxed);
     }
 
-    /// Drops the entries from `len` on.
-    #[cfg(test)]
-    pub fn truncate(&self, len: usize) {
-        self.set_meta(len, self.meta().1);
-    }
-
     /// The only entry of an inner node, with the child.
     pub fn set_first_child(&self, child: u32) {
         self.set_entry(0, 0, 0, Some(child));

@@ -148,12 +148,6 @@ impl TableWriter {
         }
     }
 
-    /// Versions added.
-    #[cfg(test)]
-    pub fn entries(&self) -> u64 {
-        self.meta.entries
-    }
-
     /// About how long the file would be if finished now.
     pub fn estimated_bytes(&self) -> u64 {
         let block = if self.block.is_empty() { 0 } else { self.block.block_len() as u64 };

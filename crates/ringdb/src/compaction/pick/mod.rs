@@ -64,6 +64,8 @@ pub(crate) struct Merge<T> {
     pub inputs: Vec<(usize, Vec<Arc<T>>)>,
     /// Where the outputs go.
     pub output: usize,
+    /// For tests and debugging: what is done does not depend on it.
+    #[allow(dead_code)]
     pub reason: Reason,
 }
 
@@ -73,7 +75,13 @@ pub(crate) enum Pick<T> {
     /// Tables that nobody can read any more, with their levels.
     Delete(Vec<(usize, Arc<T>)>),
     /// Tables that go to another level as they are.
-    Move { from: usize, to: usize, tables: Vec<Arc<T>>, reason: Reason },
+    Move {
+        from: usize,
+        to: usize,
+        tables: Vec<Arc<T>>,
+        #[allow(dead_code)]
+        reason: Reason,
+    },
     /// Tables to merge.
     Merge(Merge<T>),
 }
@@ -139,11 +147,6 @@ impl Busy {
                 self.outputs.swap_remove(i);
             }
         }
-    }
-
-    /// Whether nothing runs.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
     }
 
     fn table<T: AsRef<TableMeta>>(&self, t: &Arc<T>) -> bool {

@@ -126,11 +126,6 @@ fn parse(lines: &[&str]) -> Case {
     c
 }
 
-fn show(key: &[u8]) -> String {
-    let (id, k) = key::split(key).expect("internal");
-    if id == 0 { k.escape_ascii().to_string() } else { format!("{id}/{}", k.escape_ascii()) }
-}
-
 fn describe(p: &Pick<TableMeta>) -> String {
     let ids = |ts: &[Arc<TableMeta>]| ts.iter().map(|t| t.file_id.to_string()).collect::<Vec<_>>().join(" ");
     match p {

@@ -11,13 +11,12 @@ use super::super::helpers::{Helpers, Parts, Shared};
 use super::super::{Change, Frozen, Levels, Tree};
 use crate::cursor::Cursor;
 use crate::cursor::model::{Entry, VecCursor};
-use crate::env::SystemEnv;
 use crate::files::{self, FileKind};
 use crate::key::{self, Kind, Seq};
 use crate::sync::{Mutex, lock};
 use crate::table::meta::TableMeta;
 use crate::table::{TableParts, TableScan};
-use crate::{Env, Error, Options, Result, purpose};
+use crate::{Error, Options, Result, purpose};
 
 /// Newest first within a key.
 pub(super) type Versions = BTreeMap<(Vec<u8>, std::cmp::Reverse<Seq>), (Kind, Vec<u8>)>;
@@ -55,7 +54,6 @@ struct State {
 
 pub(super) struct TestTree {
     io: Io,
-    env: Arc<dyn Env>,
     dir: tempfile::TempDir,
     options: Options,
     state: Mutex<State>,
@@ -69,9 +67,6 @@ impl Tree for TestTree {
 
     fn io(&self) -> &Io {
         &self.io
-    }
-    fn env(&self) -> &Arc<dyn Env> {
-        &self.env
     }
     fn dir(&self) -> &Path {
         self.dir.path()
@@ -156,7 +151,6 @@ impl TestTree {
         let state = State { levels: vec![vec![]; 7], ..State::default() };
         Arc::new(TestTree {
             io,
-            env: SystemEnv::shared(),
             dir: tempfile::tempdir().expect("a directory"),
             options: Options::default(),
             state: Mutex::new(state),
