@@ -43,7 +43,7 @@ fn every_engine_of_this_machine_opens_a_store() {
 fn an_unknown_engine_is_refused_with_the_names_of_the_known() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("temp dir");
     for uri in ["uring", "io_uring?dept=4", "posix?x"] {
-        let e = Db::open(dir.path().join("db"), Options::default().with_io(uri)).err().expect("refused");
+        let e = Db::open(dir.path().join("db"), Options::default().with_io(uri)).expect_err("refused");
         assert_eq!(e.kind(), ringdb::ErrorKind::FixCall, "{e}");
         let known = if uri == "uring" {
             "io_uring"
