@@ -482,8 +482,17 @@ impl Core {
 
     /// Ends an operation and starts or cancels what is chained after it.
     fn finish(&mut self, i: u32, result: Result<u64>) {
+        // A loop: a chain may be longer than the stack is deep.
+        let mut last = Some((i, result));
+        while let Some((i, result)) = last {
+            last = self.finish_one(i, result);
+        }
+    }
+
+    /// Ends an operation. Starts its successor, or says that it is to be canceled, and how.
+    fn finish_one(&mut self, i: u32, result: Result<u64>) -> Option<(u32, Result<u64>)> {
         let s = &mut self.slots[i as usize];
-        let Some(op) = s.op.take() else { return };
+        let op = s.op.take()?;
         let good = is_full(&op, &result);
         let next = s.next.take();
         let abandoned = s.abandoned;
@@ -497,16 +506,21 @@ impl Core {
         if !abandoned {
             self.ready.push_back(Done { user: op.user, result, buf: op.buf });
         }
-        if let Some(tag) = next {
-            let n = tag as u32;
-            let s = &mut self.slots[n as usize];
-            if s.generation == (tag >> 32) as u32 {
-                s.before = if good { Before::Good } else { Before::Bad };
-                if s.state == State::Chained {
-                    self.settle_before(n);
-                }
-            }
+        let tag = next?;
+        let n = tag as u32;
+        let s = &mut self.slots[n as usize];
+        if s.generation != (tag >> 32) as u32 {
+            return None;
         }
+        s.before = if good { Before::Good } else { Before::Bad };
+        if s.state != State::Chained {
+            return None;
+        }
+        if !good {
+            return s.op.as_ref().map(|op| (n, Err(canceled(op))));
+        }
+        self.settle_before(n);
+        None
     }
 
     /// Moves a chained operation on once it is known how the one before it ended.

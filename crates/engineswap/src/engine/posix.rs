@@ -361,6 +361,35 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_may_be_longer_than_the_stack_is_deep() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = io();
+        let f = io.open(&dir.path().join("f"), &OpenHow::read_write()).unwrap();
+        let n = 50_000u64;
+        let chain = |q: &mut crate::Queue| {
+            for i in 0..n {
+                let op = Op { len: u64::from(i == 0), ..Op::sync_data(&f, Purpose(0)) };
+                // The first is wrong: there is no buffer to read into.
+                let kind = if i == 0 { crate::OpKind::Read } else { op.kind };
+                q.push(Op { kind, ..op }.user(i).then()).unwrap();
+            }
+        };
+        let mut q = io.queue(n as u32).unwrap();
+        chain(&mut q);
+        q.wait(n as usize).unwrap();
+        for i in 0..n {
+            let done = q.pop().unwrap();
+            assert_eq!(done.user, i);
+            let want = if i == 0 { ErrorKind::InvalidInput } else { ErrorKind::Canceled };
+            assert_eq!(done.result.unwrap_err().kind(), want);
+        }
+        q.end_chain();
+        // And one that is dropped before it is submitted.
+        chain(&mut q);
+        drop(q);
+    }
+
+    #[test]
     fn the_pool_outlives_what_it_has_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let io = io();

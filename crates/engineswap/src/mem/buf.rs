@@ -21,7 +21,10 @@ impl AlignedBuf {
 
     /// A zeroed buffer of `len` bytes, rounded up to a multiple of 4096 (and at least that).
     pub fn zeroed(len: usize) -> AlignedBuf {
-        let len = len.max(1).next_multiple_of(Self::ALIGN);
+        // Not the plain one, which wraps around to 0 in a release build.
+        let Some(len) = len.max(1).checked_next_multiple_of(Self::ALIGN) else {
+            panic!("a buffer of {len} bytes")
+        };
         let layout = Self::layout(len);
         // SAFETY: the layout has a size above zero.
         let raw = unsafe { alloc_zeroed(layout) };
@@ -59,5 +62,27 @@ impl std::ops::DerefMut for AlignedBuf {
 impl std::fmt::Debug for AlignedBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "AlignedBuf({} bytes)", self.len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeroed_aligned_and_rounded_up() {
+        for (len, want) in [(0, 4096), (1, 4096), (4096, 4096), (4097, 8192)] {
+            let mut b = AlignedBuf::zeroed(len);
+            assert!(b.len() == want && b.as_ptr().align_offset(4096) == 0 && b.iter().all(|x| *x == 0));
+            b[want - 1] = 7;
+            assert_eq!(b[want - 1], 7);
+        }
+    }
+
+    #[test]
+    fn impossible_lengths_panic() {
+        for len in [usize::MAX, usize::MAX - 4094, isize::MAX as usize] {
+            assert!(std::panic::catch_unwind(|| AlignedBuf::zeroed(len)).is_err(), "{len}");
+        }
     }
 }

@@ -24,7 +24,10 @@ unsafe impl Sync for Pages {}
 impl Pages {
     /// Reserves `len` bytes (at least one page). Aborts like a failed allocation if the kernel refuses.
     pub fn reserve(len: usize) -> Pages {
-        let len = len.max(1).next_multiple_of(4096);
+        // Not the plain one, which wraps around to 0 in a release build.
+        let Some(len) = len.max(1).checked_next_multiple_of(4096) else {
+            panic!("a reservation of {len} bytes")
+        };
         let slack = if len >= HUGE { HUGE } else { 0 };
         let Some(map_len) = len.checked_add(slack).filter(|&n| n <= isize::MAX as usize) else {
             panic!("a reservation of {len} bytes");
