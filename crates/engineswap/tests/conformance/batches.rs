@@ -12,6 +12,7 @@ pub const CASES: &[Case] = &[
     ("batches::chains", chains),
     ("batches::from_many_threads", from_many_threads),
     ("batches::threads_that_end", threads_that_end),
+    ("batches::threads_leave_no_descriptors", threads_leave_no_descriptors),
     ("batches::count_what_is_in_flight", count_what_is_in_flight),
 ];
 
@@ -159,6 +160,32 @@ fn threads_that_end(c: &Ctx) {
     g.read_exact_at(&mut b, 4096, P).unwrap();
     assert_eq!(b, page(1));
     assert_eq!(c.io.info().name, engineswap::Io::from_uri(&c.io.info().uri).unwrap().info().name);
+}
+
+/// Short threads one after the other and side by side: each makes a queue, and all are gone with their threads.
+fn threads_leave_no_descriptors(c: &Ctx) {
+    let f = c.filled("f", 8);
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().matches("io_uring").count();
+    let rounds = std::env::var("ENGINESWAP_TEST_THREADS").map_or(100, |n| n.parse::<usize>().unwrap()) / 4;
+    let before = (open(), mappings());
+    for _ in 0..rounds {
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    let done = c.io.run((0..4).map(|i| read_page(&f, i)).collect());
+                    assert!(done.iter().all(|d| bytes(&d.buf) == page(d.user)));
+                });
+            }
+        });
+        // A scope ends before its threads have ended.
+        let mut tries = 0;
+        while (open(), mappings()) != before {
+            tries += 1;
+            assert!(tries < 10_000, "{before:?} before, {:?} after", (open(), mappings()));
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
 }
 
 fn count_what_is_in_flight(c: &Ctx) {
