@@ -323,6 +323,12 @@ impl Scheduler {
                 self.wake();
                 continue;
             }
+            // A count told late, when the memtables were flushed already, would have writers wait for good. Who
+            // tells it wakes this thread.
+            if self.immutables.load(Relaxed) != tree.immutable_count() as u64 {
+                self.look_at_debt(&**tree);
+                self.wake();
+            }
             self.sleep_until_woken(seen, pause);
         }
     }

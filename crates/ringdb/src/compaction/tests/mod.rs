@@ -379,6 +379,32 @@ fn writers_are_delayed_while_memtables_wait() {
 }
 
 #[test]
+fn a_count_of_memtables_told_late_holds_nobody_up() {
+    let tree = TestTree::new(Io::from_uri("posix").unwrap());
+    let (s, joins) = start(&tree, 1);
+    let (told, hears) = std::sync::mpsc::channel();
+    let writer = {
+        let s = Arc::clone(&s);
+        std::thread::spawn(move || {
+            for _ in 0..20 {
+                // As if a flush had been faster than the writer that froze the last memtable.
+                s.memtable_frozen(5);
+                told.send(s.admit(1)).unwrap();
+            }
+        })
+    };
+    for _ in 0..20 {
+        let admitted = hears.recv_timeout(Duration::from_secs(60));
+        if admitted.is_err() {
+            s.close();
+        }
+        admitted.expect("a writer waits for nothing").unwrap();
+    }
+    writer.join().unwrap();
+    stop(&s, joins);
+}
+
+#[test]
 fn runs_of_level_0_become_one() {
     let tree = TestTree::new(Io::from_uri("posix").unwrap());
     let (mut r, mut next_seq, mut model) = (Random(23), 1, Vec::new());
