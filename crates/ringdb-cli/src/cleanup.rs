@@ -75,7 +75,7 @@ fn remove(dir: &Path) {
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
     }
-    eprintln!("ringdb: could not remove {}; remove it by hand", dir.display());
+    crate::error::warn(&format!("could not remove {}; remove it by hand", dir.display()));
 }
 
 fn install_handler() {

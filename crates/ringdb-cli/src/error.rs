@@ -1,7 +1,7 @@
 //! How the command fails: what is printed and with which exit code.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use ringdb::ErrorKind;
@@ -27,11 +27,11 @@ impl Failure {
     pub fn report(self) -> ExitCode {
         match self {
             Failure::Usage(m) => {
-                eprintln!("ringdb: {m}");
+                warn(&m);
                 ExitCode::from(2)
             }
             Failure::Failed(m) => {
-                eprintln!("ringdb: {m}");
+                warn(&m);
                 ExitCode::from(1)
             }
             Failure::Negative => ExitCode::from(1),
@@ -50,6 +50,11 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Says something on standard error. Nobody may be listening there: that is no reason to panic.
+pub fn warn(message: &str) {
+    let _ = writeln!(io::stderr(), "ringdb: {message}");
+}
+
 /// A wrong use of the command.
 pub fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Failure::Usage(message.into()))
@@ -60,6 +65,11 @@ pub fn failed<T>(message: impl Into<String>) -> Result<T> {
     Err(Failure::Failed(message.into()))
 }
 
+/// Whether no store can be made there, by what [`ringdb::Error::NoStore`] says.
+fn occupied(detail: &str) -> bool {
+    detail.starts_with("it holds something else") || detail.starts_with("it is not a directory")
+}
+
 impl From<ringdb::Error> for Failure {
     fn from(e: ringdb::Error) -> Failure {
         if let ringdb::Error::Invalid(what) = e {
@@ -67,6 +77,9 @@ impl From<ringdb::Error> for Failure {
         }
         let todo = match (&e, e.kind()) {
             (ringdb::Error::Locked(_) | ringdb::Error::NewerFormat { .. }, _) => "",
+            (ringdb::Error::NoStore { detail, .. }, _) if occupied(detail) => {
+                "; --db takes the directory of a store, or a new or empty one"
+            }
             (ringdb::Error::NoStore { .. }, _) => "; `ringdb put` or `ringdb load` make one",
             (_, ErrorKind::Retry) => "; mend the cause and try again",
             (_, ErrorKind::Repair) => "; `ringdb verify` names everything that is wrong",

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::path::Path;
 
 use clap::ValueEnum;
-use ringdb::{Db, Durability, Iter, Keyspace, Options, ReadOptions, Value, WriteBatch};
+use ringdb::{Db, Durability, Iter, Keyspace, Options, ReadOptions, Value, VerifyReport, WriteBatch};
 
 use crate::args::{RangeArgs, StoreArgs};
 use crate::coding::Coding;
@@ -51,6 +51,18 @@ pub fn open_for_reading(args: &StoreArgs) -> Result<Db> {
     Ok(Db::open_read_only(&args.db, options(args).with_create_if_missing(false))?)
 }
 
+/// Verifies the store: opened if that can be done, else what its directory holds.
+pub fn verify(args: &StoreArgs) -> Result<VerifyReport> {
+    check_engine(&args.io)?;
+    must_exist(&args.db)?;
+    let options = options(args).with_create_if_missing(false);
+    match Db::open_read_only(&args.db, options.clone()) {
+        Ok(db) => Ok(db.verify()?),
+        Err(ringdb::Error::Corrupt { .. }) => Ok(Db::verify_dir(&args.db, &options)?),
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// Opens for writing, with the lock. `create` makes a missing store.
 pub fn open_for_writing(args: &StoreArgs, create: bool, durability: Option<DurabilityArg>) -> Result<Db> {
     check_engine(&args.io)?;
@@ -61,7 +73,11 @@ pub fn open_for_writing(args: &StoreArgs, create: bool, durability: Option<Durab
     if let Some(d) = durability {
         o = o.with_durability(d.into());
     }
-    Ok(Db::open(&args.db, o)?)
+    let db = Db::open(&args.db, o)?;
+    if let Some(what) = db.stats().recovered_damage {
+        crate::error::warn(&what);
+    }
+    Ok(db)
 }
 
 fn must_exist(dir: &Path) -> Result<()> {

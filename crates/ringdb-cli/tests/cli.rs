@@ -247,6 +247,33 @@ fn verify_names_what_is_wrong() {
     assert!(ran.text().contains(name) && ran.text().contains("problem"), "{}", ran.text());
     let report = on(db, "verify --db DB --json").code(1).json();
     assert!(!report["problems"].as_array().unwrap().is_empty());
+    // Too damaged to be opened: still named with everything else.
+    let mut bytes = std::fs::read(&table).unwrap();
+    let footer = bytes.len() - 10;
+    bytes[footer] ^= 0x40;
+    std::fs::write(&table, bytes).unwrap();
+    on(db, "get --db DB key00000").fails(1, &[name, "ringdb verify"]);
+    let report = on(db, "verify --db DB --json").code(1).json();
+    assert!(report["problems"][0]["file"].as_str().unwrap().ends_with(name), "{report}");
+}
+
+#[test]
+fn an_occupied_place_is_not_recommended() {
+    let dir = tempdir().unwrap();
+    std::fs::write(dir.path().join("mail"), "dear").unwrap();
+    let ran = on(dir.path(), "put --db DB k v").code(1);
+    assert!(ran.err.contains("mail") && ran.err.contains("new or empty one"), "{}", ran.err);
+    assert!(!ran.err.contains("make one"), "{}", ran.err);
+}
+
+#[test]
+fn an_error_that_nobody_reads_is_no_panic() {
+    let dir = tempdir().unwrap();
+    let mut child = command(words(&dir.path().join("none"), "get --db DB k"));
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    let status = child.stdout(std::process::Stdio::null()).stderr(write).status().unwrap();
+    assert_eq!(status.code(), Some(1));
 }
 
 #[test]

@@ -66,7 +66,8 @@ pub struct Stats {
     pub write_delays: u64,
     /// Why writers are delayed at this moment; `None` when they are not.
     pub write_delay_reason: Option<String>,
-    /// What was lost when the store was opened with `recover_damaged_log` and its log was damaged.
+    /// What the log has lost, found when the store was opened: damage, with `recover_damaged_log`; or where it
+    /// breaks off although frames that were never synced follow, which a power cut leaves, or damage.
     pub recovered_damage: Option<String>,
     /// Why the store has stopped writing; `None` when it has not.
     pub stopped: Option<String>,

@@ -290,6 +290,97 @@ fn damage_is_named_never_believed() {
 }
 
 #[test]
+fn a_damaged_store_is_verified_without_being_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let mut made = Vec::new();
+    for part in 0..3 {
+        for i in 0..2000 {
+            db.put(format!("{part}/{i:05}"), [b'v'; 50]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let whole = Db::verify_dir(dir.path(), &small()).unwrap();
+    assert!(whole.is_ok() && whole.entries == 6000, "{whole:?}");
+    // Two blocks of one table, and the footer of another.
+    made.extend(files(dir.path(), ".sst"));
+    let (first, last) = (&made[0], &made[made.len() - 1]);
+    assert_ne!(first, last);
+    let mut bytes = fs::read(first).unwrap();
+    for at in [5000, 13000] {
+        bytes[at] ^= 1;
+    }
+    fs::write(first, &bytes).unwrap();
+    let mut bytes = fs::read(last).unwrap();
+    let n = bytes.len();
+    bytes[n - 10] ^= 1;
+    fs::write(last, &bytes).unwrap();
+    let check = |report: &ringdb::VerifyReport, what: &str| {
+        let named = |path: &Path, offset| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            report
+                .problems
+                .iter()
+                .any(|p| p.file.ends_with(name) && (offset == 0 || p.offset == Some(offset)))
+        };
+        assert!(named(first, 4096) && named(first, 12288) && named(last, 0), "{what}: {:?}", report.problems);
+        assert!(report.entries > 3000, "{what}: the whole blocks are counted: {}", report.entries);
+    };
+    check(&Db::verify_dir(dir.path(), &small()).unwrap(), "with a manifest");
+    // Without a manifest each table is checked against itself.
+    fs::write(dir.path().join("CURRENT"), "nonsense").unwrap();
+    let report = Db::verify_dir(dir.path(), &small()).unwrap();
+    check(&report, "without a manifest");
+    assert!(report.problems.iter().any(|p| p.file.ends_with("CURRENT")), "{:?}", report.problems);
+    let empty = tempfile::tempdir().unwrap();
+    assert!(matches!(Db::verify_dir(empty.path(), &small()), Err(Error::NoStore { .. })));
+}
+
+#[test]
+fn a_hole_in_an_unsynced_log_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..1000 {
+        db.put(format!("{i:05}"), [b'v'; 50]).unwrap();
+    }
+    drop(db);
+    let whole = Db::open_read_only(dir.path(), small()).unwrap();
+    assert!(whole.verify().unwrap().is_ok() && whole.stats().recovered_damage.is_none());
+    let log = files(dir.path(), ".log").remove(0);
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[20_000] ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    let name = log.file_name().unwrap().to_str().unwrap();
+    let db = Db::open_read_only(dir.path(), small()).unwrap();
+    let report = db.verify().unwrap();
+    let p = &report.problems[0];
+    assert!(p.file.ends_with(name) && p.offset.is_some_and(|o| (19_800..=20_000).contains(&o)), "{p:?}");
+    // A prefix is kept, and what is missing is said at open too.
+    let db = Db::open(dir.path(), small()).unwrap();
+    let n = db.iter().count();
+    assert!((100..900).contains(&n), "{n}");
+    let told = db.stats().recovered_damage.unwrap();
+    assert!(told.contains(name) && told.contains("frames follow"), "{told}");
+    drop(db);
+    let db = Db::open(dir.path(), small()).unwrap();
+    assert!(db.stats().recovered_damage.is_none() && db.verify().unwrap().is_ok());
+    assert_eq!(db.iter().count(), n);
+}
+
+#[test]
+fn a_small_store_has_one_segment() {
+    for o in media() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), o).unwrap();
+        db.put("k", "v").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        assert_eq!(files(dir.path(), ".log").len(), 1, "{:?}", names(dir.path()));
+    }
+}
+
+#[test]
 fn a_damaged_manifest_is_named() {
     let dir = tempfile::tempdir().unwrap();
     {

@@ -197,7 +197,7 @@ impl Stores<'_> {
             None => {
                 let t = Target::fresh(args, io, &dir, durability)?;
                 if !workload.is_fresh() {
-                    eprintln!("ringdb: loading {} keys first", human_count(args.num));
+                    crate::error::warn(&format!("loading {} keys first", human_count(args.num)));
                     t.preload(self.setup)?;
                 }
                 Ok(t)

@@ -43,6 +43,9 @@ fn describe(s: &Stats) -> String {
         ),
     );
     line("block reads", format!("{} cached, {} from disk", s.cache_hits, s.cache_misses));
+    if let Some(what) = &s.recovered_damage {
+        line("LOST", what.clone());
+    }
     if let Some(why) = &s.stopped {
         line("STOPPED", why.clone());
     }
@@ -66,11 +69,10 @@ fn describe(s: &Stats) -> String {
 
 /// Reads everything and names what is wrong. Problems make exit code 1.
 pub fn verify(args: &PlainArgs) -> Result<()> {
-    let db = store::open_for_reading(&args.store)?;
     let start = Instant::now();
     let bar = out::count_bar(None);
     bar.set_message("verifying");
-    let report = db.verify();
+    let report = store::verify(&args.store);
     bar.finish_and_clear();
     let report = report?;
     if args.json {

@@ -67,7 +67,7 @@ pub fn load(args: &LoadArgs) -> Result<()> {
     loader.summary.seconds = start.elapsed().as_secs_f64();
     let s = &loader.summary;
     if done.is_err() {
-        eprintln!("ringdb: {} records are loaded", human_count(s.records));
+        crate::error::warn(&format!("{} records are loaded", human_count(s.records)));
     } else if args.json {
         out::json(s)?;
     } else {
@@ -124,7 +124,7 @@ impl Loader<'_> {
                 return failed(format!("{message}; mend it, or go on past bad records with --on-error skip"));
             }
             self.summary.skipped += 1;
-            self.bar.suspend(|| eprintln!("ringdb: {message}; skipped"));
+            self.bar.suspend(|| crate::error::warn(&format!("{message}; skipped")));
         }
     }
 

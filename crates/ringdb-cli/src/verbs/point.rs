@@ -47,7 +47,7 @@ pub fn get(args: &GetArgs) -> Result<()> {
         return Ok(());
     }
     for key in absent {
-        eprintln!("ringdb: no key '{}'", String::from_utf8_lossy(&coding.encode(key)));
+        crate::error::warn(&format!("no key '{}'", String::from_utf8_lossy(&coding.encode(key))));
     }
     Err(Failure::Negative)
 }

@@ -91,7 +91,6 @@ impl Core {
         let core = self.clone();
         let join = self.env.spawn("ringdb-log", true, Box::new(move || core.prepare_loop()));
         threads.push(join.map_err(|e| engineswap::Error::from_std("start a background thread", &e))?);
-        self.background.prepare_log();
         Ok(())
     }
 

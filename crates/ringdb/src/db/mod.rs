@@ -195,6 +195,15 @@ impl Db {
         self.core().verify()
     }
 
+    /// The same for a store that is too damaged to be opened, or need not be: everything in its directory that
+    /// can be read is checked, and each file that cannot is named. Writes nothing. Meant for a store that
+    /// nobody has open: beside a writer, what it changes meanwhile looks like damage.
+    pub fn verify_dir(path: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
+        options.validate()?;
+        let io = engineswap::Io::from_uri(&options.io)?;
+        verify::verify_dir(&io, path.as_ref())
+    }
+
     /// Makes a copy of the store in a new directory of the same file system, by hard links: fast, and durable
     /// when the call returns. It holds everything written before the call. The directory must not exist or be
     /// empty.

@@ -146,7 +146,7 @@ fn try_read_only(dir: &Path, mut options: Options, io: &Io, env: &Arc<dyn Env>) 
         keyspaces: Mutex::new(Keyspaces::new(store, &state)),
         tree: Mutex::new(tree),
         next_file: Arc::new(AtomicU64::new(state.next_file_number)),
-        recovered_damage: recovered.lost.as_ref().map(describe),
+        recovered_damage: recovered.lost.as_ref().or(recovered.broken.as_ref()).map(describe),
         lock: Mutex::new(None),
     })))
 }
@@ -224,7 +224,7 @@ fn take_over(
         keyspaces: Mutex::new(Keyspaces::new(store, &state)),
         tree: Mutex::new(tree),
         next_file,
-        recovered_damage: recovered.lost.as_ref().map(describe),
+        recovered_damage: recovered.lost.as_ref().or(recovered.broken.as_ref()).map(describe),
         lock: Mutex::new(Some(held)),
     });
     core.count_memtables(&lock(&core.tree));

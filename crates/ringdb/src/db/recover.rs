@@ -23,6 +23,8 @@ pub(super) struct Recovered {
     pub memtables: Vec<(Arc<Memtable>, Seq)>,
     pub last_seq: Seq,
     pub lost: Option<Lost>,
+    /// See [`crate::log::ReplayEnd::broken`].
+    pub broken: Option<Lost>,
 }
 
 /// Opens the tables of `state` and replays the `segments` behind it. Settings that the store's tables were
@@ -61,7 +63,7 @@ pub(super) fn recover(
         Ok(())
     })?;
     sink.close();
-    Ok(Recovered { cache, version, memtables: sink.done, last_seq, lost: end.lost })
+    Ok(Recovered { cache, version, memtables: sink.done, last_seq, lost: end.lost, broken: end.broken })
 }
 
 /// A missing table is damage, not a wrong path of the caller's.

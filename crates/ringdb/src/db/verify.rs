@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use engineswap::Io;
+
 use super::Core;
 use super::directory::{Found, look};
 use crate::cursor::Cursor;
-use crate::files::FileKind;
+use crate::files::{self, FileKind};
 use crate::key::{self, Kind};
 use crate::log::{ReplayFrom, replay};
 use crate::manifest::{ManifestFile, ManifestState};
@@ -44,7 +46,7 @@ impl Core {
         // Holding the version keeps its tables' files.
         let (state, version) = self.verify_manifest(&mut report)?;
         for (level, table) in version.tables() {
-            self.verify_table(level, table.meta(), &state, &mut report);
+            verify_table(&self.io, &self.dir, level, table.meta(), &state, &mut report);
         }
         for id in state.tables.keys() {
             if !version.tables().any(|(_, t)| t.meta().file_id == *id) {
@@ -102,46 +104,14 @@ impl Core {
         Ok((state, version))
     }
 
-    fn verify_table(&self, level: usize, meta: &TableMeta, state: &ManifestState, report: &mut VerifyReport) {
-        let path = FileKind::Table(meta.file_id).path(&self.dir);
-        report.files += 1;
-        match state.tables.get(&meta.file_id) {
-            Some((l, m)) if *l as usize == level && m == meta => {}
-            Some((l, _)) => {
-                let detail =
-                    format!("the manifest describes it differently (level {l}; open in level {level})");
-                report.problem(&path, None, detail);
-            }
-            None => report.problem(&path, None, "the manifest on disk does not name this table"),
-        }
-        // Everything is read from the disk anew, what is resident too.
-        let parts = match TableParts::load(&self.io, &path, meta.file_id, purpose::VERIFY) {
-            Ok(p) => Arc::new(p),
-            Err(e) => return report.error(&path, e),
-        };
-        if parts.properties.meta != *meta {
-            report.problem(&path, None, "its properties are not what the manifest says");
-        }
-        let before = report.problems.len();
-        if let Err(e) = scan_table(&self.io, &parts, meta, &path, report) {
-            report.error(&path, e);
-        }
-        report.bytes += meta.file_bytes;
-        if report.problems.len() > before + PROBLEMS_A_TABLE {
-            let more = report.problems.len() - before - PROBLEMS_A_TABLE;
-            report.problems.truncate(before + PROBLEMS_A_TABLE);
-            report.problem(&path, None, format!("{more} more problems"));
-        }
-    }
-
     /// Reads the log as a recovery would.
     fn verify_log(&self, report: &mut VerifyReport) -> Result<()> {
         let mut tries = 0;
         loop {
             tries += 1;
             // Damage found here may be a segment that was recycled, or a frame that was written, in between.
-            let found = self.read_log()?;
-            let again = !found.problems.is_empty() && tries < LOG_TRIES && self.writes.is_some();
+            let found = read_log(&self.io, &self.dir)?;
+            let again = !found.problems.is_empty() && tries < LOG_TRIES;
             if !again {
                 report.files += found.files;
                 report.bytes += found.bytes;
@@ -152,51 +122,145 @@ impl Core {
             self.env.sleep(std::time::Duration::from_millis(u64::from(tries)));
         }
     }
+}
 
-    fn read_log(&self) -> Result<VerifyReport> {
-        let mut found = VerifyReport::default();
-        let state = match ManifestFile::load(&self.io, &self.dir) {
-            Ok(Some(loaded)) => loaded.state,
-            // Told by the manifest's own check.
-            _ => return Ok(found),
-        };
-        let Found::Store(own) = look(&self.io, &self.dir)? else { return Ok(found) };
-        let segments: Vec<u64> = own
-            .iter()
-            .filter_map(|k| if let FileKind::Log(n) = k { Some(*n) } else { None })
-            .filter(|n| *n >= state.log_number)
-            .collect();
-        let from = ReplayFrom {
-            first_segment: state.log_number,
-            flushed_seq: state.flushed_seq,
-            recover_damaged: false,
-        };
-        let (mut entries, mut bytes) = (0, 0);
-        let mut problems = Vec::new();
-        let result = replay(&self.io, &self.dir, &segments, &from, &mut |first, payload| {
-            bytes += payload.len() as u64;
-            for op in batch::decode(payload) {
-                entries += 1;
-                if let Err(e) = op {
-                    problems.push(format!("the log frame of sequence number {first}: {e}"));
+/// See [`crate::Db::verify_dir`].
+pub(crate) fn verify_dir(io: &Io, dir: &Path) -> Result<VerifyReport> {
+    let mut report = VerifyReport::default();
+    let no_store = |detail: &str| Error::NoStore { path: dir.to_path_buf(), detail: detail.into() };
+    let own = match look(io, dir) {
+        Ok(Found::Store(own)) => own,
+        Ok(Found::Nothing) => return Err(no_store("there is no such directory")),
+        Ok(Found::Unfinished(_)) => return Err(no_store("it is empty")),
+        Err(e @ Error::Corrupt { .. }) => {
+            report.error(dir, e);
+            let entries = io.read_dir(dir)?;
+            entries.iter().filter_map(|e| files::parse(&e.name)).collect()
+        }
+        Err(e) => return Err(e),
+    };
+    match ManifestFile::load(io, dir) {
+        Ok(Some(loaded)) => {
+            let path = FileKind::Manifest(loaded.number).path(dir);
+            report.files += 2;
+            report.bytes += io.metadata(&path)?.map_or(0, |m| m.len);
+            for (level, meta) in loaded.state.tables.values() {
+                verify_table(io, dir, *level as usize, meta, &loaded.state, &mut report);
+            }
+        }
+        loaded => {
+            if let Err(e) = loaded {
+                report.error(&FileKind::Current.path(dir), e);
+            }
+            // Which tables are in force is not known: each is checked against itself.
+            let tables = own.iter().filter_map(|k| if let FileKind::Table(n) = k { Some(*n) } else { None });
+            for id in tables {
+                let path = FileKind::Table(id).path(dir);
+                let mut state = ManifestState::default();
+                match TableParts::load(io, &path, id, purpose::VERIFY) {
+                    Ok(parts) => {
+                        let meta = parts.properties.meta;
+                        state.tables.insert(id, (0, meta.clone()));
+                        verify_table(io, dir, 0, &meta, &state, &mut report);
+                    }
+                    Err(e) => {
+                        report.files += 1;
+                        report.error(&path, e);
+                    }
                 }
             }
-            Ok(())
-        });
-        found.files += segments.len() as u64;
-        found.entries += entries;
-        found.bytes += bytes;
-        problems.into_iter().for_each(|p| found.problem(&self.dir, None, p));
-        if let Err(e) = result {
-            found.error(&self.dir, e);
         }
-        Ok(found)
     }
+    let log = read_log(io, dir)?;
+    report.files += log.files;
+    report.bytes += log.bytes;
+    report.entries += log.entries;
+    report.problems.extend(log.problems);
+    Ok(report)
+}
+
+/// Reads a table's file anew, what is resident too, and compares it with what the manifest says of it.
+fn verify_table(
+    io: &Io,
+    dir: &Path,
+    level: usize,
+    meta: &TableMeta,
+    state: &ManifestState,
+    report: &mut VerifyReport,
+) {
+    let path = FileKind::Table(meta.file_id).path(dir);
+    report.files += 1;
+    match state.tables.get(&meta.file_id) {
+        Some((l, m)) if *l as usize == level && m == meta => {}
+        Some((l, _)) => {
+            let detail = format!("the manifest describes it differently (level {l}; open in level {level})");
+            report.problem(&path, None, detail);
+        }
+        None => report.problem(&path, None, "the manifest on disk does not name this table"),
+    }
+    let parts = match TableParts::load(io, &path, meta.file_id, purpose::VERIFY) {
+        Ok(p) => Arc::new(p),
+        Err(e) => return report.error(&path, e),
+    };
+    if parts.properties.meta != *meta {
+        report.problem(&path, None, "its properties are not what the manifest says");
+    }
+    let before = report.problems.len();
+    if let Err(e) = scan_table(io, &parts, meta, &path, report) {
+        report.error(&path, e);
+    }
+    report.bytes += meta.file_bytes;
+    if report.problems.len() > before + PROBLEMS_A_TABLE {
+        let more = report.problems.len() - before - PROBLEMS_A_TABLE;
+        report.problems.truncate(before + PROBLEMS_A_TABLE);
+        report.problem(&path, None, format!("{more} more problems"));
+    }
+}
+
+fn read_log(io: &Io, dir: &Path) -> Result<VerifyReport> {
+    let mut found = VerifyReport::default();
+    let state = match ManifestFile::load(io, dir) {
+        Ok(Some(loaded)) => loaded.state,
+        // Told by the manifest's own check.
+        _ => return Ok(found),
+    };
+    let Found::Store(own) = look(io, dir)? else { return Ok(found) };
+    let segments: Vec<u64> = own
+        .iter()
+        .filter_map(|k| if let FileKind::Log(n) = k { Some(*n) } else { None })
+        .filter(|n| *n >= state.log_number)
+        .collect();
+    let from = ReplayFrom {
+        first_segment: state.log_number,
+        flushed_seq: state.flushed_seq,
+        recover_damaged: false,
+    };
+    let (mut entries, mut bytes) = (0, 0);
+    let mut problems = Vec::new();
+    let result = replay(io, dir, &segments, &from, &mut |first, payload| {
+        bytes += payload.len() as u64;
+        for op in batch::decode(payload) {
+            entries += 1;
+            if let Err(e) = op {
+                problems.push(format!("the log frame of sequence number {first}: {e}"));
+            }
+        }
+        Ok(())
+    });
+    found.files += segments.len() as u64;
+    found.entries += entries;
+    found.bytes += bytes;
+    problems.into_iter().for_each(|p| found.problem(dir, None, p));
+    match result {
+        Ok(end) => end.broken.into_iter().for_each(|l| found.problem(&l.path, Some(l.offset), l.detail)),
+        Err(e) => found.error(dir, e),
+    }
+    Ok(found)
 }
 
 /// Reads a table from end to end: checksums and structure by the scan; order, the filter, and the description here.
 fn scan_table(
-    io: &engineswap::Io,
+    io: &Io,
     parts: &Arc<TableParts>,
     meta: &TableMeta,
     path: &Path,
@@ -208,7 +272,19 @@ fn scan_table(
     let mut last: Option<(Vec<u8>, u64)> = None;
     let mut wrong = Vec::new();
     let mut result = scan.seek_to_first();
-    while result.is_ok() && scan.valid() {
+    let mut damaged = 0;
+    loop {
+        // One bad block is not the end: the others are looked at too.
+        match result {
+            Err(e @ Error::Corrupt { .. }) if damaged < PROBLEMS_A_TABLE => {
+                damaged += 1;
+                report.error(path, e);
+                result = scan.skip_block();
+                continue;
+            }
+            Ok(()) if scan.valid() => {}
+            _ => break,
+        }
         let (k, seq) = (scan.key(), scan.seq());
         if let Some((last_key, last_seq)) = &last
             && (last_key.as_slice(), std::cmp::Reverse(*last_seq)) >= (k, std::cmp::Reverse(seq))
@@ -245,7 +321,7 @@ fn scan_table(
     }
     report.blocks += scan.blocks_read();
     report.entries += entries;
-    let whole = result.is_ok() && !scan.valid();
+    let whole = damaged == 0 && result.is_ok() && !scan.valid();
     if whole {
         let is = (entries, tombstones, min_seq, max_seq);
         let said = (meta.entries, meta.tombstones, meta.min_seq, meta.max_seq);

@@ -57,6 +57,9 @@ pub(crate) struct Writer {
     /// The segment of the newest frame, and how many there have been since the active memtable began.
     segment: u64,
     segments: u64,
+    /// Offset in the first segment from which on another is made ready: a store that is opened for a few writes
+    /// does without.
+    prepare_at: u64,
     /// Direct medium: leaders at work, the segment that each reserved frame needs, and who waits to be led.
     leaders: usize,
     reserved: VecDeque<u64>,
@@ -127,6 +130,7 @@ impl Writes {
         max_segments: u64,
     ) -> Writes {
         let segment = log.1.segment();
+        let prepare_at = log.0.segment_bytes() / 4;
         let state = Mutex::new(Writer {
             log: log.1,
             mem: mem.1,
@@ -135,6 +139,7 @@ impl Writes {
             applied: last_seq,
             segment,
             segments: 1,
+            prepare_at,
             leaders: 0,
             reserved: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -255,7 +260,7 @@ impl Core {
         } else {
             let end = w.log.append(first, work.parts).map_err(|e| self.log_failed(e))?;
             w.groups += 1;
-            if end.segment != w.segment {
+            if end.segment != w.segment || end.offset >= w.prepare_at {
                 self.segment_changed(writes, w, end.segment);
             }
             Some(end)
@@ -338,7 +343,7 @@ impl Core {
         };
         w.next_seq = first + work.count as u64;
         w.reserved.push_back(segment);
-        if w.log.segment() != w.segment {
+        if w.log.segment() != w.segment || reserved.end().offset >= w.prepare_at {
             let now = w.log.segment();
             self.segment_changed(writes, w, now);
         }
@@ -430,8 +435,9 @@ impl Core {
 
     #[cold]
     fn segment_changed(&self, writes: &Writes, w: &mut Writer, now: u64) {
+        w.segments += u64::from(now != w.segment);
         w.segment = now;
-        w.segments += 1;
+        w.prepare_at = u64::MAX;
         if writes.log.needs_prepare() {
             self.background.prepare_log();
         }

@@ -148,6 +148,11 @@ impl Log {
         self.options.medium
     }
 
+    /// Bytes of a usual segment.
+    pub fn segment_bytes(&self) -> u64 {
+        self.options.segment_bytes
+    }
+
     /// Bytes of frames appended since the log was made, padding included.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Ordering::Relaxed)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use engineswap::{File, Io, OpenHow};
 
-use super::frame::{FIRST_FRAME, FrameHeader, FrameKind, HEADER_BYTES, Link, MIN_ALIGN};
+use super::frame::{FIRST_FRAME, FrameHeader, FrameKind, HEADER_BYTES, Link, MIN_ALIGN, PACKED};
 use super::segment::{HeaderState, decode_header};
 use super::{FORMAT_VERSION, LogPos, MAX_PAYLOAD_BYTES, segment_path};
 use crate::coding::crc32c;
@@ -41,6 +41,9 @@ pub(crate) struct ReplayEnd {
     pub last_first_seq: Seq,
     /// What was given up, with [`ReplayFrom::recover_damaged`].
     pub lost: Option<Lost>,
+    /// Where the log breaks off although frames follow, and nothing says that they had been durable: what a
+    /// power cut may leave of writes that were never synced, and what damage to them looks like.
+    pub broken: Option<Lost>,
 }
 
 /// Damage that replay stopped at.
@@ -82,6 +85,15 @@ pub(crate) fn replay(
             return Err(Error::corrupt(&path, Some(stop.at.offset), detail));
         }
         end.lost = Some(Lost { path, offset: stop.at.offset, detail });
+    } else if let Some(behind) = frames_behind(&stop, end.last_first_seq, &mut readable)? {
+        end.broken = Some(Lost {
+            path: segment_path(dir, stop.at.segment.max(from.first_segment)),
+            offset: stop.at.offset.max(FIRST_FRAME),
+            detail: format!(
+                "no valid frame here, but {behind}; they are not replayed: a power cut has taken unsynced \
+                 writes, or the log is damaged"
+            ),
+        });
     }
     Ok(end)
 }
@@ -188,6 +200,38 @@ fn prove_damage(stop: &Stop, segments: &mut [Reading]) -> Result<Option<String>>
                 }
                 offset += MIN_ALIGN;
             }
+        }
+        s.buf = vec![];
+    }
+    Ok(None)
+}
+
+/// A mapped frame behind the stop, in words. Mapped frames are whole in the order of their places, so a process
+/// that dies leaves none behind a gap; direct ones are written in any order.
+fn frames_behind(stop: &Stop, last_first_seq: Seq, segments: &mut [Reading]) -> Result<Option<String>> {
+    for s in segments.iter_mut().filter(|s| s.number >= stop.at.segment) {
+        let (number, name) = (s.number, segment_name(&s.path));
+        let here = number == stop.at.segment;
+        let mut offset = if here { stop.at.offset.max(FIRST_FRAME) } else { FIRST_FRAME };
+        offset = (offset + if here { MIN_ALIGN } else { 0 }).next_multiple_of(MIN_ALIGN);
+        while let Some(window) = s.window(offset, HEADER_BYTES)? {
+            let found =
+                window.windows(HEADER_BYTES).step_by(MIN_ALIGN as usize).enumerate().find_map(|(i, b)| {
+                    let at = offset + i as u64 * MIN_ALIGN;
+                    let h = FrameHeader::decode(b, number, at)?;
+                    let follows =
+                        h.kind == FrameKind::Batch && h.align == PACKED && h.first_seq > last_first_seq;
+                    follows.then_some((at, h.first_seq))
+                });
+            let len = window.len() as u64;
+            if let Some((at, seq)) = found {
+                s.buf = vec![];
+                // A writer at work may have come here only now; what precedes is whole then.
+                let raced = here && s.frame(stop.at.offset)?.is_some();
+                let words = format!("frames follow from {name} at offset {at} on, sequence number {seq}");
+                return Ok((!raced).then_some(words));
+            }
+            offset += (len - HEADER_BYTES as u64) / MIN_ALIGN * MIN_ALIGN + MIN_ALIGN;
         }
         s.buf = vec![];
     }

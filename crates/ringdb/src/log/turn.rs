@@ -30,6 +30,13 @@ pub(crate) struct Reserved {
     pub(super) pos: LogPos,
 }
 
+impl Reserved {
+    /// Where the frame will end.
+    pub fn end(&self) -> LogPos {
+        self.pos
+    }
+}
+
 impl Drop for Reserved {
     fn drop(&mut self) {
         if self.buf.take().is_some() {

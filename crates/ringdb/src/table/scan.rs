@@ -73,6 +73,17 @@ impl TableScan {
         self.blocks_read
     }
 
+    /// After an error about a block: goes on at the first entry of the block behind it, if there is one. For
+    /// whoever wants to know everything that is wrong.
+    pub fn skip_block(&mut self) -> Result<()> {
+        self.layout = None;
+        if self.block < self.end_block {
+            self.load(self.block + 1)?;
+            self.set(0, true);
+        }
+        Ok(())
+    }
+
     /// Starts reading at block `block` and loads it.
     fn start_at(&mut self, block: u32) -> Result<()> {
         let from = self.parts.index.block_pos(block).offset;
@@ -84,6 +95,7 @@ impl TableScan {
     /// Loads block `block`, which is the first or follows the present one.
     fn load(&mut self, block: u32) -> Result<()> {
         self.layout = None;
+        self.block = block;
         let pos = self.parts.index.block_pos(block);
         let (at, chunk) = self.present_chunk(pos.offset)?;
         let start = (pos.offset - at) as usize;
@@ -109,7 +121,6 @@ impl TableScan {
         };
         checked.map_err(|e| self.parts.corrupt_block(block, e))?;
         self.blocks_read += 1;
-        self.block = block;
         self.layout = Some(BlockView::trusted(self.bytes()).layout());
         Ok(())
     }
