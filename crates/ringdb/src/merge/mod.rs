@@ -28,6 +28,8 @@ pub(crate) struct MergeCursor<C> {
     backward: bool,
     /// The best of all but the winner, known while one source keeps winning.
     runner_up: Option<Player>,
+    /// All sources but the winner have ended.
+    alone: bool,
 }
 
 impl<C: Cursor> MergeCursor<C> {
@@ -40,6 +42,7 @@ impl<C: Cursor> MergeCursor<C> {
             comparisons: Cell::new(0),
             backward: false,
             runner_up: None,
+            alone: false,
         }
     }
 
@@ -79,6 +82,7 @@ impl<C: Cursor> MergeCursor<C> {
 
     fn rebuild(&mut self) {
         self.runner_up = None;
+        self.alone = self.sources.len() == 1;
         self.comparisons.set(0);
         let matches =
             Matches { sources: &self.sources, backward: self.backward, comparisons: &self.comparisons };
@@ -96,6 +100,12 @@ impl<C: Cursor> MergeCursor<C> {
     #[inline]
     fn moved(&mut self) {
         let current = self.current();
+        if self.alone {
+            // Nobody is left to lose against, whatever the key.
+            let done = !self.sources[current].valid();
+            self.tree.keep_winner(Player { head: 0, source: current as u32, done });
+            return;
+        }
         let p = player(&self.sources, &self.anchor, self.backward, current);
         let matches =
             Matches { sources: &self.sources, backward: self.backward, comparisons: &self.comparisons };
@@ -109,6 +119,7 @@ impl<C: Cursor> MergeCursor<C> {
                 Some(w) if w.source as usize == current => self.tree.runner_up(|a, b| matches.less(a, b)),
                 _ => None,
             };
+            self.alone = self.runner_up.is_some_and(|r| r.done);
         }
         if self.anchor.doubtful(self.comparisons.get()) {
             self.renew_anchor();
