@@ -144,7 +144,10 @@ impl Cache {
 
     fn recompute(&self) {
         let _one_at_a_time = lock(&self.limit);
-        let bytes = self.block_budget().saturating_sub(self.large.bytes());
+        let budget = self.block_budget();
+        // What indexes and memtables take, they take from both kinds of blocks.
+        self.large.shrink(budget / 2);
+        let bytes = budget.saturating_sub(self.large.bytes());
         let frames = ((bytes / self.frame_bytes as u64) as usize).max(FLOOR_FRAMES);
         self.frame_limit.store(frames, Relaxed);
         self.arena.set_limit(frames);
@@ -225,6 +228,21 @@ mod tests {
         cache.table_closed(1, 1 << 20, 0);
         assert_eq!(cache.frame_limit(), 1024);
         assert_eq!(cache.stats().index_bytes, 0);
+    }
+
+    #[test]
+    fn large_blocks_make_room_too() {
+        let cache = Cache::new(16 << 20, 4096);
+        for i in 0..8 {
+            cache.keep_large(1, i, &Arc::new(AlignedBuf::zeroed(1 << 20)));
+        }
+        assert_eq!((cache.large().bytes(), cache.frame_limit()), (8 << 20, 2048));
+        for mib in [8, 12, 15, 40] {
+            cache.set_memtable_bytes(mib << 20);
+            let left = (16u64 << 20).saturating_sub(mib << 20).max((FLOOR_FRAMES * 4096) as u64);
+            assert!(cache.large().bytes() <= left / 2, "{} of {left}", cache.large().bytes());
+            assert!(cache.large().bytes() + cache.frame_limit() as u64 * 4096 <= left);
+        }
     }
 
     #[test]

@@ -71,13 +71,22 @@ impl LargeBlocks {
             shard.hand.push_back(key);
             self.bytes.fetch_add(len, Relaxed);
         }
-        // The newcomer's own shard last: it would be the first to go from a shard of one. The second round
-        // finds what the first one only took the mark from.
-        for i in 1..=2 * SHARDS {
+        // The newcomer's own shard last: it would be the first to go from a shard of one.
+        self.shrink_from(home + 1, limit);
+    }
+
+    /// Evicts until all together take at most `limit` bytes.
+    pub fn shrink(&self, limit: u64) {
+        self.shrink_from(0, limit);
+    }
+
+    fn shrink_from(&self, shard: usize, limit: u64) {
+        // The second round finds what the first one only took the mark from.
+        for i in shard..shard + 2 * SHARDS {
             if self.bytes() <= limit {
                 break;
             }
-            let mut shard = self.lock(home + i);
+            let mut shard = self.lock(i);
             while self.bytes() > limit && shard.evict(&self.bytes) {}
         }
     }
