@@ -119,14 +119,19 @@ impl FrameArena {
         for _ in 0..8 {
             let (limit, in_use) = (self.limit(), self.in_use());
             let reserve = RESERVE.min(limit / 8);
+            let mut evicted = 0;
             if in_use + reserve >= limit {
                 // Up to the double reserve, so that there is not a sweep for each frame.
-                self.evict((in_use + 2 * reserve.max(1) - limit).min(4096));
+                evicted = self.evict((in_use + 2 * reserve.max(1) - limit).min(4096));
             }
             if let Some(frame) = self.alloc() {
                 return Some(frame);
             }
             super::epoch::collect();
+            if evicted == 0 {
+                // All are pinned or in hand: to wait would be to wait for their holders.
+                break;
+            }
             std::thread::yield_now();
         }
         self.alloc()
