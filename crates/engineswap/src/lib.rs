@@ -16,6 +16,7 @@ mod file;
 mod io;
 pub mod mem;
 mod op;
+pub mod probes;
 mod stats;
 pub mod uri;
 

@@ -4,6 +4,7 @@
 //! Counters are striped by thread; a stripe's cell for an operation and purpose is made at its first use.
 //! Latencies go into buckets of a quarter of an octave, so that a percentile is right to about 20 %.
 
+use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -106,6 +107,8 @@ impl Stripe {
 
 /// The live counters of one engine.
 pub(crate) struct Stats {
+    /// The engine's name, for the probes.
+    engine: &'static CStr,
     start: Instant,
     stripes: Box<[Stripe]>,
 }
@@ -138,8 +141,12 @@ fn bucket_value(i: usize) -> u64 {
 }
 
 impl Stats {
-    pub(crate) fn new() -> Stats {
-        Stats { start: Instant::now(), stripes: (0..STRIPES).map(|_| Stripe::new()).collect() }
+    pub(crate) fn new(engine: &'static CStr) -> Stats {
+        Stats { engine, start: Instant::now(), stripes: (0..STRIPES).map(|_| Stripe::new()).collect() }
+    }
+
+    pub(crate) fn engine(&self) -> &'static CStr {
+        self.engine
     }
 
     /// Nanoseconds since the engine was opened.
@@ -421,7 +428,7 @@ mod tests {
 
     #[test]
     fn percentiles_and_differences() {
-        let s = Stats::new();
+        let s = Stats::new(c"test");
         for _ in 0..90 {
             s.record(OpClass::Read, Purpose(1), 4096, true, 10_000);
         }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::base::{self, OsFile};
 use crate::op::{Buf, Done, Op, OpKind};
+use crate::probes::{self, Event};
 use crate::stats::{OpClass, Stats};
 use crate::{Error, ErrorKind, Result};
 
@@ -59,6 +60,10 @@ struct Slot {
     again: u32,
     started: u64,
     abandoned: bool,
+    /// The id that its probes fire with; 0 while nobody listens.
+    id: u64,
+    /// Done by plain calls, for the probes.
+    plain: bool,
     iov: Vec<libc::iovec>,
 }
 
@@ -98,6 +103,41 @@ pub(crate) struct Core {
     stats: Arc<Stats>,
 }
 
+impl Slot {
+    #[inline]
+    fn event(&self) -> Option<Event> {
+        self.op.as_ref().and_then(|op| Event::of(op, self.plain))
+    }
+
+    /// At the first start only.
+    #[inline]
+    fn fire_submit(&mut self) {
+        if probes::on()
+            && self.id == 0
+            && let Some(event) = self.event()
+        {
+            self.id = event.submit();
+        }
+    }
+
+    #[inline]
+    fn fire_complete(&mut self, result: &Result<u64>) {
+        // What was answered before, or is never answered, fires nothing more.
+        if !probes::on() || self.abandoned && self.id == 0 {
+            return;
+        }
+        if self.started == 0 {
+            // Refused or canceled before it was started.
+            self.plain |= self.id == 0;
+            self.fire_submit();
+        }
+        if let Some(event) = self.event() {
+            event.complete(probes::code(result.as_ref().map(|n| *n)), self.id);
+            self.id = 0;
+        }
+    }
+}
+
 /// The error of an operation whose chain broke before it.
 pub(crate) fn canceled(op: &Op) -> Error {
     Error::new(
@@ -131,6 +171,8 @@ impl Core {
             again: 0,
             started: 0,
             abandoned: false,
+            id: 0,
+            plain: false,
             iov: Vec::new(),
         };
         Core {
@@ -168,6 +210,7 @@ impl Core {
         let s = &mut self.slots[i as usize];
         s.op = Some(op);
         (s.done, s.again, s.started, s.next, s.abandoned) = (0, 0, 0, None, false);
+        (s.id, s.plain) = (0, false);
         s.before = Before::Nothing;
         match before {
             Chain::None | Chain::Finished(true) => {
@@ -259,6 +302,7 @@ impl Core {
     /// Marks an operation as handed out.
     pub(crate) fn set_running(&mut self, i: u32) {
         let s = &mut self.slots[i as usize];
+        s.fire_submit();
         s.state = State::Running;
         if s.started == 0 {
             s.started = self.now;
@@ -372,9 +416,12 @@ impl Core {
     /// Does an operation by plain calls, from its beginning, and finishes it.
     pub(crate) fn run_inline(&mut self, i: u32) {
         let s = &mut self.slots[i as usize];
-        if let Some(op) = s.op.as_mut() {
+        if s.op.is_some() {
             self.stats.inline();
-            let result = base::execute(op);
+            s.plain = true;
+            s.fire_submit();
+            let Some(op) = s.op.as_mut() else { return };
+            let result = base::perform(op);
             self.finish(i, result);
         }
     }
@@ -455,9 +502,9 @@ impl Core {
 
     /// Takes the operation out for a worker, which brings it back through [`Core::bring_back`].
     pub(crate) fn lend(&mut self, i: u32) -> Option<Op> {
-        let op = self.slots[i as usize].op.take()?;
+        self.slots[i as usize].plain = true;
         self.set_running(i);
-        Some(op)
+        self.slots[i as usize].op.take()
     }
 
     /// Takes back what was lent, with its result.
@@ -492,6 +539,7 @@ impl Core {
     /// Ends an operation. Starts its successor, or says that it is to be canceled, and how.
     fn finish_one(&mut self, i: u32, result: Result<u64>) -> Option<(u32, Result<u64>)> {
         let s = &mut self.slots[i as usize];
+        s.fire_complete(&result);
         let op = s.op.take()?;
         let good = is_full(&op, &result);
         let next = s.next.take();
@@ -548,18 +596,20 @@ impl Core {
     /// Answers for every operation that is not finished, because the queue is broken. Buffers that the kernel
     /// may still touch stay in their slots.
     pub(crate) fn fail_all(&mut self, e: &Error) -> Vec<Done> {
+        let failed: Result<u64> = Err(e.clone());
         let mut out: Vec<Done> = self.ready.drain(..).collect();
         self.pending.clear();
         self.chain = Chain::None;
         for i in 0..self.slots.len() as u32 {
             let s = &mut self.slots[i as usize];
-            let Some(op) = s.op.as_mut().filter(|_| !s.abandoned) else { continue };
-            let user = op.user;
+            let Some(user) = s.op.as_ref().filter(|_| !s.abandoned).map(|op| op.user) else { continue };
             let running = s.state == State::Running;
+            s.fire_complete(&failed);
+            let Some(op) = s.op.as_mut() else { continue };
             let buf = if running { Buf::None } else { std::mem::take(&mut op.buf) };
             s.abandoned = true;
             (s.next, s.before) = (None, Before::Nothing);
-            out.push(Done { user, result: Err(e.clone()), buf });
+            out.push(Done { user, result: failed.clone(), buf });
             if !running {
                 s.op = None;
                 s.state = State::Free;

@@ -174,6 +174,8 @@ struct Libaio {
 }
 
 impl Driver for Libaio {
+    const NAME: &std::ffi::CStr = c"libaio";
+
     fn info(&self) -> EngineInfo {
         EngineInfo { name: "libaio", uri: self.config.to_string(), reasons: self.reasons.clone() }
     }

@@ -33,6 +33,8 @@ struct Posix {
 }
 
 impl Driver for Posix {
+    const NAME: &std::ffi::CStr = c"posix";
+
     fn info(&self) -> EngineInfo {
         EngineInfo { name: "posix", uri: self.config.to_string(), reasons: self.reasons.clone() }
     }
@@ -166,7 +168,7 @@ impl Shared {
 }
 
 fn run((slot, mut op): (u32, Op)) -> (u32, Op, Result<u64>) {
-    let result = catch_unwind(AssertUnwindSafe(|| base::execute(&mut op)));
+    let result = catch_unwind(AssertUnwindSafe(|| base::perform(&mut op)));
     let result = result.unwrap_or_else(|_| {
         Err(Error::new(ErrorKind::Io, base::name(op.kind), "the thread that did it panicked")
             .at(op.file.path()))

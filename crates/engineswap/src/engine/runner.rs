@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 
 use super::{RawQueue, base};
 use crate::op::{Buf, Done, Op};
+use crate::probes;
 use crate::stats::Stats;
 use crate::{Error, Result};
 
@@ -127,7 +128,8 @@ fn drive(queue: &mut dyn RawQueue, ops: Vec<Op>, each: &mut dyn FnMut(Done)) -> 
                 each(done);
             }
             for op in held.into_iter().chain(ops) {
-                each(Done { user: op.user, result: Err(e.clone()), buf: op.buf });
+                let result = Err(refuse(&op, e.clone()));
+                each(Done { user: op.user, result, buf: op.buf });
             }
             return false;
         }
@@ -139,10 +141,16 @@ fn alone(mut op: Op) -> Done {
     Done { user: op.user, result, buf: op.buf }
 }
 
+/// The error of an operation that is answered without having been started.
+fn refuse(op: &Op, e: Error) -> Error {
+    probes::refused(op, &e);
+    e
+}
+
 fn one_by_one(ops: Vec<Op>, each: &mut dyn FnMut(Done)) {
     let mut go = true;
     for mut op in ops {
-        let result = if go { base::execute(&mut op) } else { Err(super::core::canceled(&op)) };
+        let result = if go { base::execute(&mut op) } else { Err(refuse(&op, super::core::canceled(&op))) };
         let chain = op.chain;
         go = !chain || super::core::is_full(&op, &result);
         each(Done { user: op.user, result, buf: op.buf });

@@ -1,10 +1,24 @@
 //! One operation of a queue, done at once by plain system calls.
 
 use crate::op::{Buf, Op, OpKind};
+use crate::probes::{self, Event};
 use crate::{Error, ErrorKind, Result};
 
-/// Does `op`; the result is that of its [`crate::Done`]. The buffer stays in the operation.
+/// Does a lone operation; the result is that of its [`crate::Done`]. The buffer stays in the operation.
 pub(crate) fn execute(op: &mut Op) -> Result<u64> {
+    let event = if probes::on() { Event::of(op, true) } else { None };
+    match event {
+        None => perform(op),
+        Some(event) => probes::around(|| event, |n| *n, || perform(op)),
+    }
+}
+
+/// Does an operation of a queue, which fires its probes.
+pub(crate) fn perform(op: &mut Op) -> Result<u64> {
+    probes::quiet(|| plain(op))
+}
+
+fn plain(op: &mut Op) -> Result<u64> {
     check(op)?;
     let Op { kind, file, offset, len, buf, purpose, .. } = op;
     let (offset, len, purpose) = (*offset, *len, *purpose);

@@ -7,9 +7,10 @@ mod map;
 mod os_file;
 mod transfer;
 
-pub(crate) use exec::{check, execute, name};
+pub(crate) use exec::{check, execute, name, perform};
 pub use os_file::OsFile;
 
+use std::ffi::CStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,11 +19,14 @@ use super::{Engine, RawQueue, runner};
 use crate::Result;
 use crate::file::{File, FileLock, OpenHow};
 use crate::io::{DirEntry, EngineInfo, Metadata};
-use crate::op::{Done, Op};
+use crate::op::{Done, Op, Purpose};
+use crate::probes::{self, Event};
 use crate::stats::{IoStats, Stats};
 
 /// How an engine of the operating system makes its queues.
 pub(crate) trait Driver: Send + Sync {
+    /// The engine's name, for the probes.
+    const NAME: &'static CStr;
     /// What it is.
     fn info(&self) -> EngineInfo;
     /// A queue for the calling thread.
@@ -42,8 +46,15 @@ pub(crate) struct OsEngine<D> {
 impl<D: Driver> OsEngine<D> {
     pub(crate) fn new(driver: D) -> OsEngine<D> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        OsEngine { driver, stats: Arc::new(Stats::new()), token: Arc::new(NEXT.fetch_add(1, Relaxed)) }
+        OsEngine { driver, stats: Arc::new(Stats::new(D::NAME)), token: Arc::new(NEXT.fetch_add(1, Relaxed)) }
     }
+}
+
+/// An operation on a name, with its probes.
+fn named<D: Driver, T>(op: &'static CStr, call: impl FnOnce() -> Result<T>) -> Result<T> {
+    let purpose = Purpose::default();
+    let event = || Event { engine: D::NAME, op, purpose, fd: -1, offset: 0, len: 0, plain: true };
+    probes::around(event, |_| 0, call)
 }
 
 impl<D: Driver> Engine for OsEngine<D> {
@@ -52,7 +63,7 @@ impl<D: Driver> Engine for OsEngine<D> {
     }
 
     fn open(&self, path: &Path, how: &OpenHow) -> Result<File> {
-        Ok(File::from_raw(Arc::new(OsFile::open(path, how, &self.stats)?)))
+        named::<D, _>(c"open", || Ok(File::from_raw(Arc::new(OsFile::open(path, how, &self.stats)?))))
     }
 
     fn metadata(&self, path: &Path) -> Result<Option<Metadata>> {
@@ -68,7 +79,7 @@ impl<D: Driver> Engine for OsEngine<D> {
     }
 
     fn remove_file(&self, path: &Path) -> Result<()> {
-        dirs::remove_file(path)
+        named::<D, _>(c"unlink", || dirs::remove_file(path))
     }
 
     fn remove_dir(&self, path: &Path) -> Result<()> {
@@ -76,15 +87,15 @@ impl<D: Driver> Engine for OsEngine<D> {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        dirs::rename(from, to)
+        named::<D, _>(c"rename", || dirs::rename(from, to))
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
-        dirs::hard_link(from, to)
+        named::<D, _>(c"link", || dirs::hard_link(from, to))
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        dirs::sync_dir(path)
+        named::<D, _>(c"sync_dir", || dirs::sync_dir(path))
     }
 
     fn lock_file(&self, path: &Path) -> Result<FileLock> {

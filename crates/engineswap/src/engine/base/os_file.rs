@@ -1,5 +1,6 @@
 //! A file of the operating system, with plain system calls.
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use crate::engine::{RawFile, RawMap};
 use crate::file::{Alignment, Direct, OpenHow};
 use crate::mem::{AlignedBuf, FreeFrame};
 use crate::op::Purpose;
+use crate::probes::{self, Event};
 use crate::stats::{OpClass, Stats};
 use crate::{Error, ErrorKind, Result};
 
@@ -62,6 +64,24 @@ impl OsFile {
             }
         }
         Ok(file)
+    }
+
+    /// The name of its engine, for the probes.
+    pub(crate) fn engine(&self) -> &'static CStr {
+        self.stats.engine()
+    }
+
+    /// Does something to this file with its probes.
+    fn traced<T>(
+        &self,
+        op: &'static CStr,
+        purpose: Purpose,
+        (offset, len): (u64, u64),
+        bytes: impl FnOnce(&T) -> u64,
+        call: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let (engine, fd) = (self.engine(), self.fd());
+        probes::around(|| Event { engine, op, purpose, fd, offset, len, plain: true }, bytes, call)
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -279,20 +299,8 @@ impl OsFile {
         transfer::retry_intr(|| unsafe { libc::fstat(self.fd(), &mut st) } as isize)?;
         Ok(st.st_size as u64)
     }
-}
 
-impl RawFile for OsFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Result<usize> {
-        let len = buf.len() as u64;
-        self.timed(
-            OpClass::Read,
-            purpose,
-            |n| *n as u64,
-            || self.read_sys(buf, offset).map_err(|e| self.error("read", e).range(offset, len)),
-        )
-    }
-
-    fn write_all_at(&self, buf: &[u8], offset: u64, dsync: bool, purpose: Purpose) -> Result<()> {
+    fn write_plain(&self, buf: &[u8], offset: u64, dsync: bool, purpose: Purpose) -> Result<()> {
         let len = buf.len() as u64;
         if self.direct && !transfer::is_aligned(self.alignment, std::ptr::null(), offset, len) {
             let what = format!("a direct write must be aligned to {} bytes", self.alignment.offset);
@@ -309,13 +317,7 @@ impl RawFile for OsFile {
         )
     }
 
-    fn sync(&self, data_only: bool, purpose: Purpose) -> Result<()> {
-        let op = if data_only { "fdatasync" } else { "fsync" };
-        self.check_sync(op)?;
-        self.timed(OpClass::Sync, purpose, |_| 0, || self.sync_sys(data_only).map_err(|e| self.error(op, e)))
-    }
-
-    fn sync_range(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+    fn sync_range_plain(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
         self.check_sync("sync_file_range")?;
         let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
             | libc::SYNC_FILE_RANGE_WRITE
@@ -340,21 +342,59 @@ impl RawFile for OsFile {
             },
         )
     }
+}
 
-    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
-        if len == 0 {
-            return Ok(());
-        }
-        self.timed(
-            OpClass::Allocate,
-            Purpose::default(),
-            |_| 0,
-            || self.allocate_sys(offset, len).map_err(|e| self.error("fallocate", e).range(offset, len)),
+impl RawFile for OsFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Result<usize> {
+        let len = buf.len() as u64;
+        let call = || self.read_sys(buf, offset).map_err(|e| self.error("read", e).range(offset, len));
+        let timed = || self.timed(OpClass::Read, purpose, |n| *n as u64, call);
+        self.traced(c"read", purpose, (offset, len), |n| *n as u64, timed)
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64, dsync: bool, purpose: Purpose) -> Result<()> {
+        let len = buf.len() as u64;
+        self.traced(
+            c"write",
+            purpose,
+            (offset, len),
+            |()| len,
+            || self.write_plain(buf, offset, dsync, purpose),
         )
     }
 
+    fn sync(&self, data_only: bool, purpose: Purpose) -> Result<()> {
+        let op = if data_only { "fdatasync" } else { "fsync" };
+        let probe = if data_only { c"fdatasync" } else { c"fsync" };
+        let call = || {
+            self.check_sync(op)?;
+            let sync = || self.sync_sys(data_only).map_err(|e| self.error(op, e));
+            self.timed(OpClass::Sync, purpose, |_| 0, sync)
+        };
+        self.traced(probe, purpose, (0, 0), |()| 0, call)
+    }
+
+    fn sync_range(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+        let call = || self.sync_range_plain(offset, len, purpose);
+        self.traced(c"sync_file_range", purpose, (offset, len), |()| 0, call)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<()> {
+        let purpose = Purpose::default();
+        let call = || {
+            if len == 0 {
+                return Ok(());
+            }
+            let allocate =
+                || self.allocate_sys(offset, len).map_err(|e| self.error("fallocate", e).range(offset, len));
+            self.timed(OpClass::Allocate, purpose, |_| 0, allocate)
+        };
+        self.traced(c"fallocate", purpose, (offset, len), |()| 0, call)
+    }
+
     fn set_len(&self, len: u64) -> Result<()> {
-        self.set_len_sys(len).map_err(|e| self.error("truncate", e).range(0, len))
+        let call = || self.set_len_sys(len).map_err(|e| self.error("truncate", e).range(0, len));
+        self.traced(c"truncate", Purpose::default(), (0, len), |()| 0, call)
     }
 
     fn len(&self) -> Result<u64> {

@@ -198,6 +198,8 @@ struct Uring {
 }
 
 impl Driver for Uring {
+    const NAME: &std::ffi::CStr = c"io_uring";
+
     fn info(&self) -> EngineInfo {
         EngineInfo { name: "io_uring", uri: self.config.to_string(), reasons: self.reasons.clone() }
     }
