@@ -201,7 +201,7 @@ impl Options {
     /// compacts).
     pub(crate) fn threads(&self) -> usize {
         match self.background_threads {
-            0 => std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 4),
+            0 => cores().clamp(2, 4),
             n => n,
         }
     }
@@ -212,6 +212,11 @@ const MIN_MEMTABLE_BYTES: u64 = 64 << 10;
 const MAX_MEMTABLE_BYTES: u64 = 16 << 30;
 const MAX_FILTER_BITS: u32 = 64;
 const MAX_BACKGROUND_THREADS: usize = 64;
+
+/// Cores that this process may use; 2 where that is not known.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, |n| n.get())
+}
 
 #[cfg(test)]
 mod tests {

@@ -28,8 +28,9 @@ use crate::memtable::{MemWriter, Memtable};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::{Durability, Error, Result, WriteOptions};
 
-/// Frames on their way to the device at once, on the direct medium.
-const MAX_IN_FLIGHT: usize = 8;
+/// Frames on their way to the device at once, on the direct medium: one for each core, within these. Each
+/// is written by a thread that waits for it; beyond the cores, larger groups cost less than more frames.
+const IN_FLIGHT: std::ops::RangeInclusive<usize> = 2..=8;
 /// A waiting group takes no more writers beyond this many bytes.
 const GROUP_BYTES: usize = 1 << 20;
 
@@ -43,6 +44,8 @@ pub(crate) struct Writes {
     memtable_limit: u64,
     /// Segments of log behind the active memtable at which it is switched.
     max_segments: u64,
+    /// Leaders at work at once, on the direct medium.
+    max_in_flight: usize,
 }
 
 /// Under the writer's lock.
@@ -146,7 +149,8 @@ impl Writes {
             groups: 0,
             batches: 0,
         });
-        Writes { log: log.0, state, idle: Condvar::new(), memtable_limit, max_segments }
+        let max_in_flight = crate::options::cores().clamp(*IN_FLIGHT.start(), *IN_FLIGHT.end());
+        Writes { log: log.0, state, idle: Condvar::new(), memtable_limit, max_segments, max_in_flight }
     }
 }
 
@@ -277,7 +281,7 @@ impl Core {
         let mut guard = lock(&writes.state);
         let w = &mut *guard;
         self.health.check_writable()?;
-        if w.leaders < MAX_IN_FLIGHT && w.waiting.is_empty() {
+        if w.leaders < writes.max_in_flight && w.waiting.is_empty() {
             if durability == Durability::None && w.reserved.is_empty() {
                 self.make_room(writes, w)?;
                 let first = w.next_seq;
