@@ -18,8 +18,10 @@ const HEADER_BYTES: usize = 28;
 const RECORD_HEADER_BYTES: usize = 12;
 /// A file is rewritten when it is this large and twice as large as when it was begun.
 const REWRITE_BYTES: u64 = 4 << 20;
-/// Zeros that a torn append may leave at the end; more are damage.
+/// A torn append is no longer than this.
 const MAX_TORN_BYTES: u64 = 64 << 20;
+/// What a device writes whole or not at all.
+const SECTOR_BYTES: u64 = 512;
 
 /// The live manifest, open for appending.
 pub(crate) struct ManifestFile {
@@ -88,7 +90,8 @@ impl ManifestFile {
         state.next_file_number = state.next_file_number.max(number + 1);
         state.next_keyspace_id = state.next_keyspace_id.max(1);
         let (file, len) = write_snapshot(io, dir, number, &state)?;
-        switch_current(io, dir, number)?;
+        write_current(io, dir, number)?;
+        switch_current(io, dir)?;
         let manifest = ManifestFile {
             io: io.clone(),
             dir: dir.to_path_buf(),
@@ -154,7 +157,9 @@ impl ManifestFile {
         let number = (self.next_number)();
         let mut state = self.state.clone();
         state.next_file_number = state.next_file_number.max(number + 1);
-        let (file, len) = match write_snapshot(&self.io, &self.dir, number, &state) {
+        let written = write_snapshot(&self.io, &self.dir, number, &state)
+            .and_then(|written| write_current(&self.io, &self.dir, number).map(|()| written));
+        let (file, len) = match written {
             Ok(written) => written,
             Err(_) => {
                 // CURRENT still names the old file, which serves on (a full disk, for example). Try again when
@@ -164,7 +169,7 @@ impl ManifestFile {
                 return Ok(());
             }
         };
-        if let Err(e) = switch_current(&self.io, &self.dir, number) {
+        if let Err(e) = switch_current(&self.io, &self.dir) {
             // Which of the two files a crash would leave behind CURRENT is unknown.
             self.stopped = Some(format!("the manifest could not be switched: {e}"));
             return Err(e);
@@ -193,14 +198,17 @@ fn write_snapshot(io: &Io, dir: &Path, number: u64, state: &ManifestState) -> Re
     Ok((file, bytes.len() as u64))
 }
 
-/// Makes CURRENT name a manifest that is durable with its name.
-fn switch_current(io: &Io, dir: &Path, number: u64) -> Result<()> {
+/// Writes the next CURRENT, under another name.
+fn write_current(io: &Io, dir: &Path, number: u64) -> Result<()> {
     let tmp = FileKind::CurrentTmp.path(dir);
     let file = io.open(&tmp, &OpenHow { truncate: true, ..OpenHow::read_write() })?;
     file.write_all_at(format!("{}\n", FileKind::Manifest(number).name()).as_bytes(), 0, MANIFEST)?;
-    file.sync_all(MANIFEST)?;
-    drop(file);
-    io.rename(&tmp, &FileKind::Current.path(dir))?;
+    Ok(file.sync_all(MANIFEST)?)
+}
+
+/// Puts the CURRENT that was written in force. The manifest that it names is durable with its name.
+fn switch_current(io: &Io, dir: &Path) -> Result<()> {
+    io.rename(&FileKind::CurrentTmp.path(dir), &FileKind::Current.path(dir))?;
     io.sync_dir(dir)?;
     Ok(())
 }
@@ -318,8 +326,7 @@ fn read_record(file: &File, number: u64, offset: u64, len: u64) -> Result<Record
     let u32_at = |i: usize| u32::from_le_bytes([h[i], h[i + 1], h[i + 2], h[i + 3]]);
     let (payload_len, payload_crc) = (u32_at(0), u32_at(4));
     if h != encode_record_header(number, offset, payload_len, payload_crc) {
-        // A file may have grown before its bytes were written.
-        return Ok(match h == [0; RECORD_HEADER_BYTES] && zeros(file, offset, len)? {
+        return Ok(match torn(file, number, offset, len)? {
             true => Record::Torn,
             false => Record::Damaged("a record's header is damaged"),
         });
@@ -333,26 +340,35 @@ fn read_record(file: &File, number: u64, offset: u64, len: u64) -> Result<Record
     if crc32c(0, &payload) == payload_crc {
         return Ok(Record::Edit(payload));
     }
-    Ok(Record::Damaged("a record is damaged"))
+    Ok(match torn(file, number, offset, len)? {
+        true => Record::Torn,
+        false => Record::Damaged("a record is damaged"),
+    })
 }
 
-/// Whether there is nothing but zeros from `offset` to the end.
-fn zeros(file: &File, mut offset: u64, len: u64) -> Result<bool> {
+/// Whether the bad record at `offset` can be what a power cut left of an append that was never acknowledged: the
+/// file has grown, but some of the sectors were not written. So the record, or what there is of it in one sector at
+/// least, is zeros; and nothing follows it, since an append begins when the one before is durable. A record that
+/// was acknowledged and damaged later has no such sector, so that its loss does not go unnoticed.
+fn torn(file: &File, number: u64, offset: u64, len: u64) -> Result<bool> {
     if len - offset > MAX_TORN_BYTES {
         return Ok(false);
     }
-    let mut buf = vec![0; 64 << 10];
-    while offset < len {
-        let n = file.read_at(&mut buf, offset, RECOVERY)?;
-        if n == 0 {
-            break;
-        }
-        if buf[..n].iter().any(|b| *b != 0) {
-            return Ok(false);
-        }
-        offset += n as u64;
+    let mut rest = vec![0; (len - offset) as usize];
+    file.read_exact_at(&mut rest, offset, RECOVERY)?;
+    let first = (SECTOR_BYTES - offset % SECTOR_BYTES).min(rest.len() as u64) as usize;
+    let (head, tail) = rest.split_at(first);
+    let is_zero = |sector: &[u8]| sector.iter().all(|b| *b == 0);
+    if !is_zero(head) && !tail.chunks(SECTOR_BYTES as usize).any(is_zero) {
+        return Ok(false);
     }
-    Ok(true)
+    let header_at = |i: usize| {
+        let h = rest.get(i..)?.first_chunk::<RECORD_HEADER_BYTES>()?;
+        let u32_at = |i: usize| u32::from_le_bytes([h[i], h[i + 1], h[i + 2], h[i + 3]]);
+        (u32_at(0) != 0).then_some(())?;
+        Some(*h == encode_record_header(number, offset + i as u64, u32_at(0), u32_at(4)))
+    };
+    Ok(!(1..rest.len()).any(|i| header_at(i) == Some(true)))
 }
 
 #[cfg(test)]

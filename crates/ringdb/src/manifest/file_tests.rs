@@ -99,6 +99,38 @@ fn every_damaged_byte_is_found() {
 }
 
 #[test]
+fn every_torn_append_gives_the_state_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut m, _) = sample(dir.path());
+    let path = FileKind::Manifest(m.number()).path(dir.path());
+    // A record over several sectors that begins and ends within one.
+    let (before, start) = (m.state().clone(), m.len() as usize);
+    let added = (200..320).map(|id| (0, meta(id, "a", &format!("b{id}")))).collect();
+    m.append(&VersionEdit { added, ..VersionEdit::default() }).unwrap();
+    let (after, whole) = (m.state().clone(), std::fs::read(&path).unwrap());
+    let sectors: Vec<_> = (start / 512..whole.len().div_ceil(512)).collect();
+    assert!((3..10).contains(&sectors.len()));
+    for kept in 0..1u32 << sectors.len() {
+        let mut b = whole.clone();
+        for (_, s) in sectors.iter().enumerate().filter(|(i, _)| (kept >> i) & 1 == 0) {
+            let end = (s * 512 + 512).min(b.len());
+            b[(s * 512).max(start)..end].fill(0);
+        }
+        std::fs::write(&path, &b).unwrap();
+        let loaded = load(dir.path()).unwrap();
+        let all = kept + 1 == 1 << sectors.len();
+        assert_eq!(loaded.state, if all { after.clone() } else { before.clone() }, "sectors {kept:b}");
+    }
+    // The same in the middle of the file is damage: what follows was acknowledged after it.
+    std::fs::write(&path, &whole).unwrap();
+    m.append(&add(400)).unwrap();
+    let mut b = std::fs::read(&path).unwrap();
+    b[sectors[1] * 512..sectors[1] * 512 + 512].fill(0);
+    std::fs::write(&path, &b).unwrap();
+    assert!(matches!(load(dir.path()), Err(Error::Corrupt { .. })));
+}
+
+#[test]
 fn a_newer_format_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let (m, _) = sample(dir.path());
