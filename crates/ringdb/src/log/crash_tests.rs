@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::frame::FIRST_FRAME;
 use super::replay::ReplayEnd;
 use super::tests::{MEDIA, io, numbers, payload, replay_all, replay_from, segments, small};
 use super::*;
@@ -47,14 +48,14 @@ fn write(medium: Medium, lens: &[usize], sync_at: usize) -> Written {
         seq += 1;
         w.append(seq, &[&payload(seq, 30_000)]).unwrap();
     }
-    log.release(w.segment()).unwrap();
+    log.release(w.segment());
     let at = w.segment();
     log.prepare().unwrap();
     while w.segment() == at {
         seq += 1;
         w.append(seq, &[&payload(seq, 30_000)]).unwrap();
     }
-    log.release(w.segment()).unwrap();
+    log.release(w.segment());
     for n in segments(dir.path()) {
         if n < w.segment() && log.first_live() <= n {
             panic!("segment {n} should have been released");
@@ -267,5 +268,58 @@ fn a_former_life_of_equal_frames_stays_dead() {
         let (got, end) = replay_live(&w);
         end.unwrap();
         assert!(got == w.frames, "{medium:?}");
+    }
+}
+
+#[test]
+fn what_was_durable_before_the_log_begins_proves_nothing() {
+    for medium in MEDIA {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, mut w) = Log::create(&io(), dir.path(), small(medium), numbers(1)).unwrap();
+        let pos = w.append(1, &[&payload(1, 30_000)]).unwrap();
+        log.sync_to(pos).unwrap();
+        let (at, mut seq) = (w.segment(), 1);
+        while w.segment() == at {
+            seq += 1;
+            w.append(seq, &[&payload(seq, 30_000)]).unwrap();
+        }
+        let first = w.segment();
+        w.append(seq + 1, &[&payload(seq + 1, 100)]).unwrap();
+        // The beginning of the first live segment has not reached the disk; a later frame has, and it says that
+        // some of the segment before was durable.
+        let mut image = image(dir.path());
+        image.get_mut(&first).unwrap()[FIRST_FRAME as usize..][..8192].fill(0);
+        write_image(dir.path(), &image);
+        let from = ReplayFrom { first_segment: first, flushed_seq: seq, recover_damaged: false };
+        let (frames, end) = replay_from(dir.path(), &from);
+        if medium == Medium::Direct {
+            // These were durable when they were appended.
+            assert!(matches!(end, Err(Error::Corrupt { .. })), "{end:?}");
+        } else {
+            assert_eq!((frames.len(), end.unwrap().frames), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_log_that_grows_while_it_is_read_is_not_damaged() {
+    for medium in MEDIA {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, mut w) = Log::create(&io(), dir.path(), small(medium), numbers(1)).unwrap();
+        w.append(1, &[&payload(1, 100)]).unwrap();
+        let (mut seq, mut seen) = (1, vec![]);
+        let end =
+            replay(&io(), dir.path(), &segments(dir.path()), &ReplayFrom::default(), &mut |first, _| {
+                seen.push(first);
+                // The reader is at its first frame and has the rest of the segment, empty, in its buffer.
+                for _ in 0..3 {
+                    seq += 1;
+                    let pos = w.append(seq, &[&payload(seq, 100)])?;
+                    log.sync_to(pos)?;
+                }
+                Ok(())
+            });
+        let end = end.unwrap_or_else(|e| panic!("{medium:?}: {e}"));
+        assert_eq!((seen, end.frames), (vec![1], 1), "{medium:?}");
     }
 }

@@ -78,7 +78,11 @@ pub(crate) fn replay(
         readable.push(segment);
     }
     let Walk { mut end, stop, .. } = walk;
-    let stop = stop.unwrap_or(Stop { at: end.end, proof: None });
+    let stop = stop.unwrap_or_else(|| {
+        // Without a frame the log stops where it begins: what was durable before that is no proof of anything.
+        let begin = LogPos { segment: from.first_segment, offset: FIRST_FRAME };
+        Stop { at: end.end.max(begin), proof: None }
+    });
     if let Some(detail) = prove_damage(&stop, &mut readable)? {
         let path = segment_path(dir, stop.at.segment);
         if !from.recover_damaged {
@@ -182,7 +186,8 @@ fn prove_damage(stop: &Stop, segments: &mut [Reading]) -> Result<Option<String>>
     if stop.proof.is_some() {
         return Ok(stop.proof.clone());
     }
-    for s in segments.iter_mut().filter(|s| s.number >= stop.at.segment) {
+    let mut proof = None;
+    'search: for s in segments.iter_mut().filter(|s| s.number >= stop.at.segment) {
         let (number, name) = (s.number, segment_name(&s.path));
         let mut offset = if s.number == stop.at.segment { stop.at.offset } else { FIRST_FRAME };
         offset = offset.next_multiple_of(MIN_ALIGN);
@@ -194,16 +199,27 @@ fn prove_damage(stop: &Stop, segments: &mut [Reading]) -> Result<Option<String>>
                 if let Some(h) = FrameHeader::decode(bytes, number, offset)
                     && h.durable > stop.at
                 {
-                    return Ok(Some(format!(
+                    proof = Some(format!(
                         "no valid frame here, but {name} says at offset {offset} that this was durable"
-                    )));
+                    ));
+                    break 'search;
                 }
                 offset += MIN_ALIGN;
             }
         }
         s.buf = vec![];
     }
-    Ok(None)
+    if proof.is_some()
+        && let Some(s) = segments.iter_mut().find(|s| s.number == stop.at.segment)
+    {
+        // Beside a writer: the log may just have grown. What a frame says of this place holds since before that
+        // frame was written, so if it holds at all, it does now.
+        s.buf = vec![];
+        if s.frame(stop.at.offset)?.is_some() {
+            return Ok(None);
+        }
+    }
+    Ok(proof)
 }
 
 /// A mapped frame behind the stop, in words. Mapped frames are whole in the order of their places, so a process
