@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::Core;
+use super::directory::{make_dir, sync_name};
 use crate::files::FileKind;
 use crate::manifest::ManifestFile;
 use crate::sync::lock;
@@ -30,8 +31,8 @@ impl Core {
         let mut files = Vec::new();
         let result = self.link_all(to, state, &mut files);
         if result.is_err() {
-            // What cannot be removed is left; without CURRENT it is no store.
-            files.iter().for_each(|f| drop(self.io.remove_file(f)));
+            // CURRENT first: without it, it is no store, whatever cannot be removed.
+            files.iter().rev().for_each(|f| drop(self.io.remove_file(f)));
             if made {
                 let _ = self.io.remove_dir(to);
             }
@@ -43,7 +44,7 @@ impl Core {
     fn empty_directory(&self, to: &Path) -> Result<bool> {
         match self.io.metadata(to)? {
             None => {
-                self.io.create_dir_all(to)?;
+                make_dir(&self.io, to)?;
                 Ok(true)
             }
             Some(m) if m.is_dir && self.io.read_dir(to)?.is_empty() => Ok(false),
@@ -70,10 +71,6 @@ impl Core {
         let manifest = FileKind::Manifest(state.next_file_number).path(to);
         files.extend([manifest, FileKind::CurrentTmp.path(to), FileKind::Current.path(to)]);
         ManifestFile::create(&self.io, to, state, Arc::new(move || next.fetch_add(1, Relaxed)))?;
-        if let Some(parent) = to.parent() {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            self.io.sync_dir(parent)?;
-        }
-        Ok(())
+        sync_name(&self.io, to)
     }
 }

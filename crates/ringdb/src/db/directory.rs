@@ -60,6 +60,34 @@ pub(super) fn lock(io: &Io, dir: &Path) -> Result<FileLock> {
     })
 }
 
+/// Makes a directory and its missing parents, durably.
+pub(super) fn make_dir(io: &Io, dir: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    for d in dir.ancestors() {
+        if d.as_os_str().is_empty() || io.metadata(d)?.is_some() {
+            break;
+        }
+        missing.push(d);
+    }
+    io.create_dir_all(dir)?;
+    missing.into_iter().rev().try_for_each(|d| Ok(io.sync_dir(parent(d))?))
+}
+
+/// Makes the name of a directory durable, as far as its parent may be opened.
+pub(super) fn sync_name(io: &Io, dir: &Path) -> Result<()> {
+    match io.sync_dir(parent(dir)) {
+        Err(e) if e.kind() == engineswap::ErrorKind::PermissionDenied => Ok(()),
+        r => Ok(r?),
+    }
+}
+
+fn parent(dir: &Path) -> &Path {
+    dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(match dir.has_root() {
+        true => dir,
+        false => Path::new("."),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,7 @@ use engineswap::{FileLock, Io};
 
 use super::background::Background;
 use super::core::Core;
-use super::directory::{Found, lock as lock_dir, look};
+use super::directory::{Found, lock as lock_dir, look, make_dir, sync_name};
 use super::health::Health;
 use super::keyspace::{DEFAULT, KeyspaceState, Keyspaces};
 use super::recover::{Recovered, recover};
@@ -46,7 +46,9 @@ impl Core {
             }
             Found::Nothing => make_dir(&io, dir)?,
             Found::Unfinished(_) if !options.create_if_missing => return Err(no_store("it is empty")),
-            _ => {}
+            // Whoever made it may not have made its name durable.
+            Found::Unfinished(_) => sync_name(&io, dir)?,
+            Found::Store(_) => {}
         }
         let held = lock_dir(&io, dir)?;
         // Somebody may have been here between the look and the lock.
@@ -308,14 +310,4 @@ fn segments(own: &[FileKind]) -> Vec<u64> {
 
 fn describe(lost: &Lost) -> String {
     format!("{} at offset {}: {}", lost.path.display(), lost.offset, lost.detail)
-}
-
-/// Makes the directory and its name durable.
-fn make_dir(io: &Io, dir: &Path) -> Result<()> {
-    io.create_dir_all(dir)?;
-    match dir.parent() {
-        Some(p) if !p.as_os_str().is_empty() => io.sync_dir(p)?,
-        _ => io.sync_dir(Path::new("."))?,
-    }
-    Ok(())
 }

@@ -174,8 +174,7 @@ impl Tree for Core {
         drop(manifest);
         drop(flushed);
         if let (Some(writes), Some(first)) = (&self.writes, log_number) {
-            // The change is made. A segment that cannot be removed now is an orphan of the next opening.
-            let _ = writes.log.release(first);
+            writes.log.release(first);
         }
         self.background.wake();
         Ok(())

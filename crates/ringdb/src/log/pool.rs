@@ -98,8 +98,9 @@ impl Log {
     }
 
     /// Gives up all segments before `first_live`, which the manifest durably names as the log's first: nothing
-    /// in them will be replayed any more. They are recycled, or removed if there are enough of them.
-    pub fn release(&self, first_live: u64) -> Result<()> {
+    /// in them will be replayed any more. They are recycled, or removed if there are enough of them. One that
+    /// cannot be removed stays until the store is opened again: that is no failure of whoever released it.
+    pub fn release(&self, first_live: u64) {
         let mut released = vec![];
         {
             let mut live = lock(&self.live);
@@ -120,9 +121,8 @@ impl Log {
             }
         }
         for s in remove {
-            self.io.remove_file(&s.path)?;
+            let _ = self.io.remove_file(&s.path);
         }
-        Ok(())
     }
 
     /// Bytes of all segment files, free and prepared ones included.
