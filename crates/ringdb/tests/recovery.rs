@@ -541,3 +541,46 @@ fn a_full_disk_is_an_error_and_loses_nothing() {
         db.close().unwrap();
     }
 }
+
+#[test]
+fn read_only_opens_beside_a_busy_writer() {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+    for durability in [Durability::Sync, Durability::Process] {
+        let dir = tempfile::tempdir().unwrap();
+        let o = Options::default().with_cache_bytes(2 << 20).with_memtable_bytes(256 << 10);
+        let db = Db::open(dir.path(), o.clone().with_durability(durability)).unwrap();
+        let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                for n in 1.. {
+                    if stop.load(SeqCst) {
+                        break;
+                    }
+                    let mut b = WriteBatch::new();
+                    b.put("number", n.to_string());
+                    b.put(format!("twin{}", n % 50), vec![b'x'; 1 + n as usize % 3000]);
+                    b.put("again", n.to_string());
+                    db.write(b, &WriteOptions::default().durability(Durability::Sync)).unwrap();
+                    acknowledged.store(n, SeqCst);
+                }
+            });
+            for _ in 0..30 {
+                let before = acknowledged.load(SeqCst);
+                let opened = Db::open_read_only(dir.path(), o.clone());
+                if opened.is_err() {
+                    stop.store(true, SeqCst);
+                }
+                let reader = opened.unwrap();
+                let number = reader.get("number").unwrap().map(|v| String::from_utf8(v.to_vec()).unwrap());
+                let again = reader.get("again").unwrap().map(|v| String::from_utf8(v.to_vec()).unwrap());
+                let n: u64 = number.clone().map_or(0, |n| n.parse().unwrap());
+                if number != again || n < before {
+                    stop.store(true, SeqCst);
+                }
+                assert_eq!(number, again, "a batch is seen whole");
+                assert!(n >= before, "{n} is older than {before}, acknowledged before the store was opened");
+            }
+            stop.store(true, SeqCst);
+        });
+    }
+}
