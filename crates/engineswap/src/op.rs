@@ -66,29 +66,42 @@ pub struct Op {
     pub user: u64,
     /// The next operation pushed starts only when this one has fully succeeded; else it is canceled.
     pub chain: bool,
+    /// io_uring: hand it to a worker thread of the kernel at once, where its submission would block. A buffered
+    /// write too. Other engines do as without.
+    pub force_async: bool,
 }
 
 impl Op {
+    /// An operation of this kind, without what is optional.
+    pub fn new(kind: OpKind, file: &File, offset: u64, len: u64, buf: Buf, purpose: Purpose) -> Op {
+        let file = file.clone();
+        Op { kind, file, offset, len, buf, purpose, user: 0, chain: false, force_async: false }
+    }
+
     /// A read of `len` bytes at `offset` into `buf`.
     pub fn read(file: &File, offset: u64, len: u64, buf: Buf, purpose: Purpose) -> Op {
-        Op { kind: OpKind::Read, file: file.clone(), offset, len, buf, purpose, user: 0, chain: false }
+        Op::new(OpKind::Read, file, offset, len, buf, purpose)
     }
 
     /// A write of the first `len` bytes of `buf` at `offset`.
     pub fn write(file: &File, offset: u64, len: u64, buf: Buf, purpose: Purpose) -> Op {
-        let kind = OpKind::Write { dsync: false };
-        Op { kind, file: file.clone(), offset, len, buf, purpose, user: 0, chain: false }
+        Op::new(OpKind::Write { dsync: false }, file, offset, len, buf, purpose)
     }
 
     /// An fdatasync.
     pub fn sync_data(file: &File, purpose: Purpose) -> Op {
-        let kind = OpKind::SyncData;
-        Op { kind, file: file.clone(), offset: 0, len: 0, buf: Buf::None, purpose, user: 0, chain: false }
+        Op::new(OpKind::SyncData, file, 0, 0, Buf::None, purpose)
     }
 
     /// The same with the caller's tag.
     pub fn user(mut self, user: u64) -> Op {
         self.user = user;
+        self
+    }
+
+    /// The same, handed to a worker thread of the kernel at once ([`Op::force_async`]).
+    pub fn force_async(mut self) -> Op {
+        self.force_async = true;
         self
     }
 

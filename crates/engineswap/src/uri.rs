@@ -5,7 +5,7 @@
 //! | `auto` or empty | the environment variable `ENGINESWAP`, else the best that works here | |
 //! | `posix` | plain system calls, a thread pool for batches | `threads` (1 to 1024, default 16) |
 //! | `libaio` | Linux native AIO | `depth` (1 to 4096, default 128) |
-//! | `io_uring` | io_uring | `depth` (1 to 4096, default 128), `single_issuer`, `defer_taskrun`, `coop_taskrun`, `no_sqarray` |
+//! | `io_uring` | io_uring | those of [`UringConfig`] |
 //!
 //! A flag is `on` when named alone; `=on`, `=1`, `=true`, `=yes` and their opposites work too. A flag of
 //! io_uring that is not named is used where the kernel has it; a named one that the kernel refuses is an error.
@@ -14,6 +14,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::{Error, ErrorKind, Result};
+
+mod uring;
+
+pub use uring::UringConfig;
 
 /// The engine names.
 pub const ENGINES: [&str; 4] = ["auto", "posix", "libaio", "io_uring"];
@@ -58,33 +62,6 @@ impl Default for LibaioConfig {
     }
 }
 
-/// Options of the io_uring engine. A flag that is `None` is used where the kernel has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UringConfig {
-    /// Operations in flight at most, in each queue.
-    pub depth: u32,
-    /// IORING_SETUP_SINGLE_ISSUER (Linux 6.0).
-    pub single_issuer: Option<bool>,
-    /// IORING_SETUP_DEFER_TASKRUN (Linux 6.1); needs `single_issuer`.
-    pub defer_taskrun: Option<bool>,
-    /// IORING_SETUP_COOP_TASKRUN (Linux 5.19).
-    pub coop_taskrun: Option<bool>,
-    /// IORING_SETUP_NO_SQARRAY (Linux 6.6).
-    pub no_sqarray: Option<bool>,
-}
-
-impl Default for UringConfig {
-    fn default() -> UringConfig {
-        UringConfig {
-            depth: 128,
-            single_issuer: None,
-            defer_taskrun: None,
-            coop_taskrun: None,
-            no_sqarray: None,
-        }
-    }
-}
-
 impl Config {
     /// posix with so many threads.
     pub fn posix(threads: u32) -> Config {
@@ -104,16 +81,15 @@ impl Config {
 
 const POSIX_OPTIONS: &str = "threads";
 const LIBAIO_OPTIONS: &str = "depth";
-const URING_OPTIONS: &str = "depth, single_issuer, defer_taskrun, coop_taskrun, no_sqarray";
 
 fn bad(why: String) -> Error {
     Error::new(ErrorKind::InvalidInput, "engine URI", why)
 }
 
-fn number(name: &str, value: Option<&str>, max: u32) -> Result<u32> {
-    let parsed = value.and_then(|v| v.parse::<u32>().ok()).filter(|n| (1..=max).contains(n));
-    parsed
-        .ok_or_else(|| bad(format!("'{name}' takes a number from 1 to {max}, not '{}'", value.unwrap_or(""))))
+fn number(name: &str, value: Option<&str>, min: u32, max: u32) -> Result<u32> {
+    let parsed = value.and_then(|v| v.parse::<u32>().ok()).filter(|n| (min..=max).contains(n));
+    let given = value.unwrap_or("");
+    parsed.ok_or_else(|| bad(format!("'{name}' takes a number from {min} to {max}, not '{given}'")))
 }
 
 fn flag(name: &str, value: Option<&str>) -> Result<Option<bool>> {
@@ -147,7 +123,7 @@ impl FromStr for Config {
                 let mut c = PosixConfig::default();
                 for (k, v) in options {
                     match k {
-                        "threads" => c.threads = number(k, v, 1024)?,
+                        "threads" => c.threads = number(k, v, 1, 1024)?,
                         _ => return Err(unknown(name, k, POSIX_OPTIONS)),
                     }
                 }
@@ -157,27 +133,15 @@ impl FromStr for Config {
                 let mut c = LibaioConfig::default();
                 for (k, v) in options {
                     match k {
-                        "depth" => c.depth = number(k, v, 4096)?,
+                        "depth" => c.depth = number(k, v, 1, 4096)?,
                         _ => return Err(unknown(name, k, LIBAIO_OPTIONS)),
                     }
                 }
                 Ok(Config::Libaio(c))
             }
             "io_uring" => {
-                let mut c = UringConfig::default();
-                for (k, v) in options {
-                    match k {
-                        "depth" => c.depth = number(k, v, 4096)?,
-                        "single_issuer" => c.single_issuer = flag(k, v)?,
-                        "defer_taskrun" => c.defer_taskrun = flag(k, v)?,
-                        "coop_taskrun" => c.coop_taskrun = flag(k, v)?,
-                        "no_sqarray" => c.no_sqarray = flag(k, v)?,
-                        _ => return Err(unknown(name, k, URING_OPTIONS)),
-                    }
-                }
-                if c.defer_taskrun == Some(true) && c.single_issuer == Some(false) {
-                    return Err(bad("'defer_taskrun' needs 'single_issuer'".into()));
-                }
+                let c = options.into_iter().try_fold(UringConfig::default(), |c, (k, v)| c.with(k, v))?;
+                c.check()?;
                 Ok(Config::IoUring(c))
             }
             _ => Err(bad(format!("unknown engine '{name}'; valid: {}", ENGINES.join(", ")))),
@@ -205,26 +169,6 @@ impl fmt::Display for PosixConfig {
 impl fmt::Display for LibaioConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "libaio?depth={}", self.depth)
-    }
-}
-
-impl fmt::Display for UringConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "io_uring?depth={}", self.depth)?;
-        let flags = [
-            ("single_issuer", self.single_issuer),
-            ("defer_taskrun", self.defer_taskrun),
-            ("coop_taskrun", self.coop_taskrun),
-            ("no_sqarray", self.no_sqarray),
-        ];
-        for (name, value) in flags {
-            match value {
-                Some(true) => write!(f, "&{name}")?,
-                Some(false) => write!(f, "&{name}=off")?,
-                None => {}
-            }
-        }
-        Ok(())
     }
 }
 
@@ -279,7 +223,7 @@ mod tests {
 
         #[test]
         fn no_near_miss_panics_and_what_parses_prints_back(
-            s in "(auto|posix|libaio|io_uring|x)?\\??((depth|threads|single_issuer|defer_taskrun|coop_taskrun|no_sqarray|y)(=(on|off|0|1|12|-3|99999999999)?)?&?){0,4}"
+            s in "(auto|posix|libaio|io_uring|x)?\\??((depth|threads|single_issuer|defer_taskrun|sqpoll|sqpoll_cpu|worker_cpus|reap|min_wait_us|y)(=(on|off|0|1|12|0,1|-3|99999999999)?)?&?){0,4}"
         ) {
             if let Ok(c) = parse(&s) {
                 prop_assert_eq!(parse(&c.to_string()).unwrap(), c);

@@ -77,6 +77,19 @@ pub(crate) struct Request {
     pub(crate) punted: bool,
     /// It is all that is left of the operation.
     pub(crate) whole: bool,
+    /// To be handed to a worker at once.
+    pub(crate) force_async: bool,
+}
+
+/// What an engine's queues do besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Policy {
+    /// Operations can be handed to workers of the kernel, if asked for by the operation.
+    pub(crate) workers: bool,
+    /// All are.
+    pub(crate) force_async: bool,
+    /// Completions are polled for: only direct reads and writes can be requests.
+    pub(crate) polled: bool,
 }
 
 /// The kind of a request, with memory that stays where it is while the slot is running.
@@ -100,6 +113,7 @@ pub(crate) struct Core {
     running: usize,
     busy_since: u64,
     now: u64,
+    policy: Policy,
     stats: Arc<Stats>,
 }
 
@@ -184,8 +198,13 @@ impl Core {
             running: 0,
             busy_since: 0,
             now: 0,
+            policy: Policy::default(),
             stats: stats.clone(),
         }
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
     }
 
     pub(crate) fn stats(&self) -> &Stats {
@@ -336,7 +355,7 @@ impl Core {
     }
 
     /// What is left of an operation as a request to the kernel; `None` if it is to be done by plain calls:
-    /// a buffered write (the kernel would only hand it to a worker), a direct transfer that is not aligned,
+    /// a buffered write (the kernel would only hand it to a worker, unless that is what is wanted), a direct transfer that is not aligned,
     /// a file of another kind of engine, a wrong argument, a file whose sync has failed.
     pub(crate) fn request(&mut self, i: u32) -> Option<Request> {
         let s = &mut self.slots[i as usize];
@@ -347,6 +366,10 @@ impl Core {
         }
         let fd = os.fd();
         let direct = op.file.0.is_direct();
+        let force_async = self.policy.workers && (self.policy.force_async || op.force_async);
+        if self.policy.polled && !(direct && matches!(op.kind, OpKind::Read | OpKind::Write { .. })) {
+            return None;
+        }
         let left = (op.len - s.done).min(MAX_TRANSFER);
         let offset = op.offset + s.done;
         let mut whole = true;
@@ -361,7 +384,7 @@ impl Core {
                     OpKind::Write { dsync } => (true, dsync),
                     _ => (false, false),
                 };
-                if write && !direct && !dsync || dsync && os.check_sync("write").is_err() {
+                if write && !direct && !dsync && !force_async || dsync && os.check_sync("write").is_err() {
                     return None;
                 }
                 let (ptr, len) = match &mut op.buf {
@@ -410,7 +433,7 @@ impl Core {
             OpKind::SyncRange => (What::SyncRange { len: op.len }, true),
             OpKind::Allocate => (What::Allocate { len: op.len }, true),
         };
-        Some(Request { fd, offset, what, punted, whole })
+        Some(Request { fd, offset, what, punted: punted || force_async, whole, force_async })
     }
 
     /// Does an operation by plain calls, from its beginning, and finishes it.
@@ -443,6 +466,14 @@ impl Core {
                 libc::EINTR | libc::EAGAIN if s.again < MAX_AGAIN => {
                     s.again += 1;
                     return self.not_started(i);
+                }
+                libc::EOPNOTSUPP if self.policy.polled => {
+                    let e = Error::from_errno(base::name(op.kind), errno).at(op.file.path());
+                    let e = e.range(op.offset, op.len).detail(
+                        "iopoll: this file's device cannot be polled; it needs polling queues (of an NVMe drive: \
+                         nvme.poll_queues=N on the kernel's command line), or an engine without iopoll",
+                    );
+                    return self.finish_counted(i, now, Err(e));
                 }
                 // Plain calls know what to do without RWF_DSYNC, without fallocate, and with a device that
                 // keeps answering EAGAIN. The whole operation is done over: the same bytes, to the same place.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::ring::Ring;
 use super::sys::{self, Sqe};
 use crate::engine::RawQueue;
-use crate::engine::core::{Core, Request, What};
+use crate::engine::core::{Core, Policy, Request, What};
 use crate::op::{Done, Op};
 use crate::stats::Stats;
+use crate::uri::UringConfig;
 use crate::{Error, Result};
 
 /// After so many refusals in a row with nothing in flight, operations are done by plain calls.
@@ -24,11 +25,27 @@ pub(super) struct UringQueue {
     /// Slots of the requests in the ring that the kernel has not taken, in order.
     queued: VecDeque<(u32, bool)>,
     refused: u32,
+    /// Completions are waited for in groups of so many, the time for it bounded if that is not 0.
+    group: u32,
+    min_wait_us: u32,
+    /// Chains may be linked in the ring. A polling thread that serves several rings takes eight requests from each
+    /// at a time, and a link from the eighth to the ninth orders nothing.
+    links: bool,
 }
 
 impl UringQueue {
-    pub(super) fn new(ring: Ring, depth: u32, stats: &Arc<Stats>) -> UringQueue {
-        UringQueue { ring, core: Core::new(depth, stats), queued: VecDeque::new(), refused: 0 }
+    pub(super) fn new(ring: Ring, depth: u32, config: &UringConfig, stats: &Arc<Stats>) -> UringQueue {
+        let mut core = Core::new(depth, stats);
+        core.set_policy(Policy { workers: true, force_async: config.force_async, polled: config.iopoll });
+        UringQueue {
+            ring,
+            core,
+            queued: VecDeque::new(),
+            refused: 0,
+            links: !config.sqpoll,
+            group: config.reap.unwrap_or(1),
+            min_wait_us: config.min_wait_us.unwrap_or(0),
+        }
     }
 
     /// Puts what is pending into the ring, chains linked as far as possible.
@@ -46,7 +63,7 @@ impl UringQueue {
             self.put(i, &request, false);
             // The kernel starts a linked request only after the full success of the one before; that is what a
             // chain means as long as one request is the whole rest of its operation.
-            while request.whole && self.ring.space() > 0 {
+            while self.links && request.whole && self.ring.space() > 0 {
                 let Some(next) = self.core.chained_after(i) else { break };
                 let Some(r) = self.core.request(next) else { break };
                 self.ring.link_last();
@@ -82,6 +99,9 @@ impl UringQueue {
             // The length travels in the address, the mode (0) in the length.
             What::Allocate { len } => (s.opcode, s.addr) = (sys::OP_FALLOCATE, len),
         }
+        if r.force_async {
+            s.flags |= sys::IOSQE_ASYNC;
+        }
         if r.punted {
             self.core.stats().punted();
         }
@@ -93,10 +113,19 @@ impl UringQueue {
         self.queued.push_back((i, linked));
     }
 
-    /// Enters the kernel with what is queued and waits for `min` completions.
-    fn enter(&mut self, min: u32) -> Result<()> {
-        self.core.stats().submit_call();
-        let result = self.ring.enter(min);
+    /// Enters the ring, and counts it if it is a system call.
+    fn call(&mut self, min: u32, min_wait_us: u32) -> std::result::Result<u32, i32> {
+        let calls = self.ring.calls();
+        let result = self.ring.enter(min, min_wait_us);
+        if self.ring.calls() != calls {
+            self.core.stats().submit_call();
+        }
+        result
+    }
+
+    /// Enters the kernel with what is queued and waits for `min` completions, or for one after `min_wait_us`.
+    fn enter(&mut self, min: u32, min_wait_us: u32) -> Result<()> {
+        let result = self.call(min, min_wait_us);
         let took = *result.as_ref().unwrap_or(&0) as usize;
         self.queued.drain(..took.min(self.queued.len()));
         // What the kernel did not take starts over; the last first, so that the order stays.
@@ -116,7 +145,7 @@ impl UringQueue {
                 // only by a call that submits nothing; with nothing running the plain calls need no room.
                 self.refused += 1;
                 if self.core.running() > 0 {
-                    match self.ring.enter(1) {
+                    match self.call(1, 0) {
                         Ok(_) | Err(libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
                         Err(e) => return Err(broken(e)),
                     }
@@ -153,7 +182,7 @@ impl UringQueue {
     fn drain(&mut self) -> Result<()> {
         while self.core.running() > 0 {
             if !self.reap() {
-                self.enter(1)?;
+                self.enter(1, 0)?;
             }
             self.build();
         }
@@ -168,8 +197,9 @@ impl RawQueue for UringQueue {
 
     fn submit(&mut self) -> Result<()> {
         self.build();
-        while self.ring.queued() > 0 {
-            self.enter(0)?;
+        // A polling thread may be behind: then there is no space for what is pending until it has gone on.
+        while self.ring.queued() > 0 || self.core.has_pending() {
+            self.enter(0, 0)?;
             self.build();
         }
         Ok(())
@@ -180,24 +210,31 @@ impl RawQueue for UringQueue {
             self.build();
             let missing = min.min(self.core.in_flight()).saturating_sub(self.core.ready());
             let missing = missing.min(self.core.running()) as u32;
-            if missing == 0 && self.ring.queued() == 0 {
+            if missing == 0 && self.ring.queued() == 0 && !self.core.has_pending() {
                 return Ok(());
             }
             // Completions that are there already need no call.
             if self.ring.queued() == 0 && self.reap() {
                 continue;
             }
-            self.enter(missing)?;
+            let group = match missing {
+                0 => 0,
+                n => {
+                    n.max(self.group.saturating_sub(self.core.ready() as u32)).min(self.core.running() as u32)
+                }
+            };
+            self.enter(group, if group > missing { self.min_wait_us } else { 0 })?;
         }
     }
 
     fn pop(&mut self) -> Option<Done> {
         if self.core.ready() == 0 && self.core.running() > 0 {
             self.reap();
-            if self.core.ready() == 0 && self.ring.needs_enter() || self.core.has_pending() {
+            let hidden = self.ring.needs_enter() || self.ring.polls();
+            if self.core.ready() == 0 && hidden || self.core.has_pending() {
                 self.build();
                 // An error comes out again, and is reported, at the next submit or wait.
-                let _ = self.enter(0);
+                let _ = self.enter(0, 0);
             }
         }
         self.core.pop()

@@ -1,8 +1,11 @@
 //! One ring: its memory shared with the kernel, putting requests in and taking completions out.
+//!
+//! Without a polling thread the kernel takes requests only during a call, so what it did not take can be taken
+//! back. With one (SQPOLL) whatever the tail has passed belongs to the kernel at once.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::sys::{self, Cqe, Params, Sqe};
 
@@ -53,6 +56,16 @@ impl Drop for Shared {
     }
 }
 
+/// How a ring is set up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Setup {
+    pub(super) flags: u32,
+    pub(super) idle_ms: u32,
+    pub(super) cpu: u32,
+    /// The ring whose polling thread is shared; it must stay open during the call.
+    pub(super) share: Option<RawFd>,
+}
+
 /// A ring, used by the thread that made it.
 pub(super) struct Ring {
     sq_head: NonNull<AtomicU32>,
@@ -70,15 +83,29 @@ pub(super) struct Ring {
     /// Requests put in and not yet taken by the kernel.
     queued: u32,
     flags: u32,
+    features: u32,
+    /// The number that the thread knows the ring by, if it is registered.
+    number: Option<u32>,
+    /// System calls made by `enter`.
+    calls: u64,
     _rings: Shared,
     _requests: Shared,
     fd: OwnedFd,
 }
 
 impl Ring {
-    /// A ring for at least `entries` requests at a time, with these setup flags.
-    pub(super) fn new(entries: u32, flags: u32) -> Result<Ring, i32> {
-        let mut p = Params { flags, ..Params::default() };
+    /// A ring for at least `entries` requests at a time.
+    pub(super) fn new(entries: u32, how: &Setup) -> Result<Ring, i32> {
+        let mut p = Params {
+            flags: how.flags,
+            sq_thread_idle: how.idle_ms,
+            sq_thread_cpu: how.cpu,
+            ..Params::default()
+        };
+        if let Some(fd) = how.share {
+            p.flags |= sys::SETUP_ATTACH_WQ;
+            p.wq_fd = fd as u32;
+        }
         let fd = sys::setup(entries, &mut p)?;
         let need = sys::FEAT_SINGLE_MMAP | sys::FEAT_NODROP | sys::FEAT_RW_CUR_POS;
         if p.features & need != need {
@@ -112,7 +139,10 @@ impl Ring {
             cqes: rings.array::<Cqe>(p.cq_off.cqes, p.cq_entries)?,
             tail: 0,
             queued: 0,
-            flags,
+            flags: p.flags,
+            features: p.features,
+            number: None,
+            calls: 0,
             _rings: rings,
             _requests: requests,
             fd,
@@ -124,9 +154,74 @@ impl Ring {
         unsafe { w.as_ref() }
     }
 
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// System calls that `enter` made.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Whether a wait can be bounded in time while fewer than asked for are there.
+    pub(super) fn has_min_wait(&self) -> bool {
+        self.features & sys::FEAT_MIN_TIMEOUT != 0
+    }
+
+    /// Lets the calling thread, which must be the ring's for good, name the ring by a number.
+    pub(super) fn register_ring(&mut self) -> Result<(), i32> {
+        // struct io_uring_rsrc_update: where (any), reserved, what.
+        let mut update = [u64::from(u32::MAX), self.fd.as_raw_fd() as u64];
+        // SAFETY: one io_uring_rsrc_update, which the kernel reads and fills in.
+        unsafe { sys::register(self.fd(), sys::REGISTER_RING_FDS, update.as_mut_ptr().cast(), 1)? };
+        self.number = Some(update[0] as u32);
+        Ok(())
+    }
+
+    /// Limits the calling thread's workers; 0 leaves a limit as it is.
+    pub(super) fn limit_workers(&self, bounded: u32, unbounded: u32) -> Result<(), i32> {
+        let mut limits = [bounded, unbounded];
+        // SAFETY: two numbers, which the kernel reads and replaces by the old ones.
+        unsafe { sys::register(self.fd(), sys::REGISTER_IOWQ_MAX_WORKERS, limits.as_mut_ptr().cast(), 2)? };
+        Ok(())
+    }
+
+    /// Binds the calling thread's workers to these CPUs.
+    pub(super) fn bind_workers(&self, cpus: &[u32]) -> Result<(), i32> {
+        let (mut mask, mut allowed) = ([0u64; 16], [0u64; 16]);
+        let room = size_of_val(&allowed);
+        // SAFETY: a CPU mask of so many bytes, which the kernel fills from its start. The set of the libc crate is
+        // such a mask.
+        if unsafe { libc::sched_getaffinity(0, room, allowed.as_mut_ptr().cast()) } != 0 {
+            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL));
+        }
+        for cpu in cpus {
+            let (word, bit) = (*cpu as usize / 64, 1 << (cpu % 64));
+            // The kernel would take a CPU that is not there, and not bind anything.
+            if allowed.get(word).is_none_or(|a| a & bit == 0) {
+                return Err(libc::EINVAL);
+            }
+            mask[word] |= bit;
+        }
+        let bytes = size_of_val(&mask) as u32;
+        // SAFETY: a CPU mask of so many bytes, which the kernel only reads.
+        unsafe { sys::register(self.fd(), sys::REGISTER_IOWQ_AFF, mask.as_ptr().cast(), bytes)? };
+        Ok(())
+    }
+
+    fn polled_submission(&self) -> bool {
+        self.flags & sys::SETUP_SQPOLL != 0
+    }
+
     /// Free places for requests.
     pub(super) fn space(&self) -> u32 {
-        self.sq_entries - self.queued
+        match self.polled_submission() {
+            true => {
+                let head = self.word(self.sq_head).load(Ordering::Acquire);
+                self.sq_entries - self.tail.wrapping_sub(head).min(self.sq_entries)
+            }
+            false => self.sq_entries - self.queued,
+        }
     }
 
     /// Requests that the kernel has not taken.
@@ -160,13 +255,16 @@ impl Ring {
         }
     }
 
-    /// Hands the queued requests to the kernel and waits for `min` completions. Requests that the kernel did not
-    /// take are out of the ring again; returns how many it took.
-    pub(super) fn enter(&mut self, min: u32) -> Result<u32, i32> {
+    /// Hands the queued requests to the kernel and waits for `min` completions; if `min_wait_us` is not 0, for one
+    /// after that time. Requests that the kernel did not take are out of the ring again; returns how many it took.
+    pub(super) fn enter(&mut self, min: u32, min_wait_us: u32) -> Result<u32, i32> {
         self.word(self.sq_tail).store(self.tail, Ordering::Release);
-        let deferred = self.flags & sys::SETUP_DEFER_TASKRUN != 0;
-        let flags = if min > 0 || deferred || self.needs_enter() { sys::ENTER_GETEVENTS } else { 0 };
-        let result = sys::enter(self.fd.as_raw_fd(), self.queued, min, flags);
+        if self.polled_submission() {
+            return self.enter_polled(min, min_wait_us);
+        }
+        let eager = sys::SETUP_DEFER_TASKRUN | sys::SETUP_IOPOLL;
+        let events = min > 0 || self.flags & eager != 0 || self.needs_enter();
+        let result = self.call(self.queued, min, if events { sys::ENTER_GETEVENTS } else { 0 }, min_wait_us);
         // Without a polling thread the kernel takes requests only during the call, so its head tells exactly
         // what it took, whatever the call returned.
         let head = self.word(self.sq_head).load(Ordering::Acquire);
@@ -181,9 +279,51 @@ impl Ring {
         }
     }
 
+    /// The polling thread takes what the tail has passed; it has to be called only if it sleeps.
+    fn enter_polled(&mut self, min: u32, min_wait_us: u32) -> Result<u32, i32> {
+        // The tail must be seen before the flag is read: the thread sets the flag, then looks at the tail again.
+        fence(Ordering::SeqCst);
+        let took = std::mem::take(&mut self.queued);
+        let mut flags = 0;
+        if self.submitter_sleeps() {
+            flags |= sys::ENTER_SQ_WAKEUP;
+        }
+        if min > 0 || self.needs_enter() {
+            flags |= sys::ENTER_GETEVENTS;
+        }
+        if self.space() == 0 {
+            flags |= sys::ENTER_SQ_WAIT;
+        }
+        if flags == 0 {
+            return Ok(took);
+        }
+        match self.call(took, min, flags, min_wait_us) {
+            Err(e) if took == 0 => Err(e),
+            _ => Ok(took),
+        }
+    }
+
+    fn call(&mut self, submit: u32, min: u32, flags: u32, min_wait_us: u32) -> Result<u32, i32> {
+        self.calls += 1;
+        match self.number {
+            Some(n) => sys::enter(n as i32, submit, min, flags | sys::ENTER_REGISTERED_RING, min_wait_us),
+            None => sys::enter(self.fd.as_raw_fd(), submit, min, flags, min_wait_us),
+        }
+    }
+
     /// Whether the kernel holds completions that come out only by a call.
     pub(super) fn needs_enter(&self) -> bool {
         self.word(self.sq_flags).load(Ordering::Acquire) & (sys::SQ_CQ_OVERFLOW | sys::SQ_TASKRUN) != 0
+    }
+
+    /// Whether the polling thread has to be woken.
+    pub(super) fn submitter_sleeps(&self) -> bool {
+        self.word(self.sq_flags).load(Ordering::Acquire) & sys::SQ_NEED_WAKEUP != 0
+    }
+
+    /// Whether completions come out only by calls that look for them.
+    pub(super) fn polls(&self) -> bool {
+        self.flags & sys::SETUP_IOPOLL != 0
     }
 
     /// Takes a completion out: its tag and result.
@@ -196,5 +336,16 @@ impl Ring {
         let cqe = unsafe { self.cqes.add((head & self.cq_mask) as usize).read() };
         self.word(self.cq_head).store(head.wrapping_add(1), Ordering::Release);
         Some((cqe.user_data, cqe.res))
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if let Some(n) = self.number {
+            let update = [u64::from(n), 0];
+            // SAFETY: one io_uring_rsrc_update, which the kernel reads. A failure leaves the number to the end of
+            // the thread.
+            let _ = unsafe { sys::register(self.fd(), sys::UNREGISTER_RING_FDS, update.as_ptr().cast(), 1) };
+        }
     }
 }

@@ -2,20 +2,38 @@
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+pub(super) const SETUP_IOPOLL: u32 = 1 << 0;
+pub(super) const SETUP_SQPOLL: u32 = 1 << 1;
+pub(super) const SETUP_SQ_AFF: u32 = 1 << 2;
 pub(super) const SETUP_CLAMP: u32 = 1 << 4;
+pub(super) const SETUP_ATTACH_WQ: u32 = 1 << 5;
 pub(super) const SETUP_SUBMIT_ALL: u32 = 1 << 7;
 pub(super) const SETUP_COOP_TASKRUN: u32 = 1 << 8;
 pub(super) const SETUP_TASKRUN_FLAG: u32 = 1 << 9;
 pub(super) const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
 pub(super) const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
 pub(super) const SETUP_NO_SQARRAY: u32 = 1 << 16;
+pub(super) const SETUP_HYBRID_IOPOLL: u32 = 1 << 17;
 
 pub(super) const FEAT_SINGLE_MMAP: u32 = 1 << 0;
 pub(super) const FEAT_NODROP: u32 = 1 << 1;
 /// Came with Linux 5.6, like the plain read and write requests.
 pub(super) const FEAT_RW_CUR_POS: u32 = 1 << 3;
+/// Came with Linux 6.12.
+pub(super) const FEAT_MIN_TIMEOUT: u32 = 1 << 15;
 
 pub(super) const ENTER_GETEVENTS: u32 = 1 << 0;
+pub(super) const ENTER_SQ_WAKEUP: u32 = 1 << 1;
+pub(super) const ENTER_SQ_WAIT: u32 = 1 << 2;
+pub(super) const ENTER_EXT_ARG: u32 = 1 << 3;
+pub(super) const ENTER_REGISTERED_RING: u32 = 1 << 4;
+
+pub(super) const REGISTER_IOWQ_AFF: u32 = 17;
+pub(super) const REGISTER_IOWQ_MAX_WORKERS: u32 = 19;
+pub(super) const REGISTER_RING_FDS: u32 = 20;
+pub(super) const UNREGISTER_RING_FDS: u32 = 21;
+
+pub(super) const SQ_NEED_WAKEUP: u32 = 1 << 0;
 
 pub(super) const SQ_CQ_OVERFLOW: u32 = 1 << 1;
 pub(super) const SQ_TASKRUN: u32 = 1 << 2;
@@ -33,6 +51,7 @@ pub(super) const OP_READ: u8 = 22;
 pub(super) const OP_WRITE: u8 = 23;
 
 pub(super) const IOSQE_IO_LINK: u8 = 1 << 2;
+pub(super) const IOSQE_ASYNC: u8 = 1 << 4;
 pub(super) const FSYNC_DATASYNC: u32 = 1 << 0;
 
 /// struct io_uring_sqe: one request.
@@ -105,6 +124,7 @@ pub(super) struct Params {
 }
 
 const _: () = assert!(size_of::<Sqe>() == 64 && size_of::<Cqe>() == 16 && size_of::<Params>() == 120);
+const _: () = assert!(size_of::<GeteventsArg>() == 24);
 
 fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
@@ -120,19 +140,42 @@ pub(super) fn setup(entries: u32, params: &mut Params) -> Result<OwnedFd, i32> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
-pub(super) fn enter(fd: RawFd, to_submit: u32, min_complete: u32, flags: u32) -> Result<u32, i32> {
-    // SAFETY: no pointers but a null signal mask; what the submitted requests point to is the caller's promise
-    // when it puts them into the ring.
-    let n = unsafe {
-        libc::syscall(
-            libc::SYS_io_uring_enter,
-            fd,
-            to_submit,
-            min_complete,
-            flags,
-            std::ptr::null::<libc::sigset_t>(),
-            0usize,
-        )
+/// struct io_uring_getevents_arg.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct GeteventsArg {
+    sigmask: u64,
+    sigmask_sz: u32,
+    min_wait_usec: u32,
+    ts: u64,
+}
+
+/// Enters the kernel; a `min_wait_us` above 0 bounds the wait for more than one completion.
+pub(super) fn enter(
+    fd: RawFd,
+    to_submit: u32,
+    min_complete: u32,
+    flags: u32,
+    min_wait_us: u32,
+) -> Result<u32, i32> {
+    let arg = GeteventsArg { min_wait_usec: min_wait_us, ..GeteventsArg::default() };
+    let (flags, arg, size) = match min_wait_us {
+        0 => (flags, std::ptr::null(), 0),
+        _ => (flags | ENTER_EXT_ARG, &raw const arg, size_of::<GeteventsArg>()),
     };
+    // SAFETY: the argument is null or lives for the call; what the submitted requests point to is the caller's
+    // promise when it puts them into the ring.
+    let n = unsafe { libc::syscall(libc::SYS_io_uring_enter, fd, to_submit, min_complete, flags, arg, size) };
     if n < 0 { Err(errno()) } else { Ok(n as u32) }
+}
+
+/// io_uring_register.
+///
+/// # Safety
+/// `arg` and `n` are what `opcode` asks for, and what they point to lives for the call (and, for memory that is
+/// registered, until it is taken out again).
+pub(super) unsafe fn register(fd: RawFd, opcode: u32, arg: *const libc::c_void, n: u32) -> Result<u32, i32> {
+    // SAFETY: the caller's promise.
+    let r = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, opcode, arg, n) };
+    if r < 0 { Err(errno()) } else { Ok(r as u32) }
 }

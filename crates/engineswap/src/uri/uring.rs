@@ -1,0 +1,270 @@
+//! The options of io_uring: their names in URIs, and which of them exclude each other.
+
+use std::fmt;
+
+use super::{bad, flag, number, unknown};
+use crate::Result;
+
+/// Options of the io_uring engine. A flag that is `None` is used where the kernel has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UringConfig {
+    /// Operations in flight at most, in each queue.
+    pub depth: u32,
+    /// IORING_SETUP_SINGLE_ISSUER (Linux 6.0): only the queue's own thread may use the ring.
+    pub single_issuer: Option<bool>,
+    /// IORING_SETUP_DEFER_TASKRUN (Linux 6.1): completions are worked on when they are waited for; needs
+    /// `single_issuer`.
+    pub defer_taskrun: Option<bool>,
+    /// IORING_SETUP_COOP_TASKRUN (Linux 5.19): a completion does not interrupt the thread.
+    pub coop_taskrun: Option<bool>,
+    /// IORING_SETUP_NO_SQARRAY (Linux 6.6).
+    pub no_sqarray: Option<bool>,
+    /// IORING_SETUP_SUBMIT_ALL (Linux 5.18): a request that is refused does not stop those after it.
+    pub submit_all: Option<bool>,
+    /// IORING_SETUP_SQPOLL: a thread of the kernel takes the requests, so that submitting is no system call. It
+    /// wants a core of its own.
+    pub sqpoll: bool,
+    /// Milliseconds without work after which that thread sleeps; 20 if not given.
+    pub sqpoll_idle_ms: Option<u32>,
+    /// The CPU that it is bound to.
+    pub sqpoll_cpu: Option<u32>,
+    /// One such thread for all rings of the engine (IORING_SETUP_ATTACH_WQ), not one for each; `None` is on.
+    pub sqpoll_share: Option<bool>,
+    /// IORING_SETUP_IOPOLL: completions of direct reads and writes are polled for. The device needs polling queues.
+    pub iopoll: bool,
+    /// IORING_SETUP_HYBRID_IOPOLL (Linux 6.13): sleeps for a part of the expected time first; needs `iopoll`.
+    pub hybrid_iopoll: bool,
+    /// Every request goes to a worker thread of the kernel (IOSQE_ASYNC), buffered writes included.
+    pub force_async: bool,
+    /// IORING_REGISTER_RING_FDS (Linux 5.18): the ring is known to the kernel by a number.
+    pub registered_ring: Option<bool>,
+    /// The most workers for reads and writes of files and devices (Linux 5.15).
+    pub bounded_workers: Option<u32>,
+    /// The most workers for all else.
+    pub unbounded_workers: Option<u32>,
+    /// The CPUs that workers run on; empty for all (Linux 5.14). Like the limits it holds for all rings of a
+    /// thread: it is the thread, not the ring, that has workers.
+    pub worker_cpus: Vec<u32>,
+    /// Completions are waited for in groups of so many, even by those who ask for fewer.
+    pub reap: Option<u32>,
+    /// The longest that a group is waited for, in microseconds, once those asked for are there (Linux 6.12).
+    pub min_wait_us: Option<u32>,
+}
+
+impl Default for UringConfig {
+    fn default() -> UringConfig {
+        UringConfig {
+            depth: 128,
+            single_issuer: None,
+            defer_taskrun: None,
+            coop_taskrun: None,
+            no_sqarray: None,
+            submit_all: None,
+            sqpoll: false,
+            sqpoll_idle_ms: None,
+            sqpoll_cpu: None,
+            sqpoll_share: None,
+            iopoll: false,
+            hybrid_iopoll: false,
+            force_async: false,
+            registered_ring: None,
+            bounded_workers: None,
+            unbounded_workers: None,
+            worker_cpus: Vec::new(),
+            reap: None,
+            min_wait_us: None,
+        }
+    }
+}
+
+const MAX_CPU: u32 = 1023;
+
+fn cpus(name: &str, value: Option<&str>) -> Result<Vec<u32>> {
+    let list: Option<Vec<u32>> =
+        value.and_then(|v| v.split(',').map(|n| n.parse().ok().filter(|n| *n <= MAX_CPU)).collect());
+    list.ok_or_else(|| {
+        bad(format!("'{name}' takes CPU numbers joined by commas, not '{}'", value.unwrap_or("")))
+    })
+}
+
+impl UringConfig {
+    /// The options' names.
+    pub const OPTIONS: [&'static str; 19] = [
+        "depth",
+        "single_issuer",
+        "defer_taskrun",
+        "coop_taskrun",
+        "no_sqarray",
+        "submit_all",
+        "sqpoll",
+        "sqpoll_idle_ms",
+        "sqpoll_cpu",
+        "sqpoll_share",
+        "iopoll",
+        "hybrid_iopoll",
+        "force_async",
+        "registered_ring",
+        "bounded_workers",
+        "unbounded_workers",
+        "worker_cpus",
+        "reap",
+        "min_wait_us",
+    ];
+
+    /// The same with an option of a URI: `with("sqpoll_idle_ms", Some("50"))`. Combinations are checked when the
+    /// engine is opened ([`UringConfig::check`]).
+    pub fn with(mut self, name: &str, value: Option<&str>) -> Result<UringConfig> {
+        let on = |k, v| flag(k, v).map(|f| f == Some(true));
+        match name {
+            "depth" => self.depth = number(name, value, 1, 4096)?,
+            "single_issuer" => self.single_issuer = flag(name, value)?,
+            "defer_taskrun" => self.defer_taskrun = flag(name, value)?,
+            "coop_taskrun" => self.coop_taskrun = flag(name, value)?,
+            "no_sqarray" => self.no_sqarray = flag(name, value)?,
+            "submit_all" => self.submit_all = flag(name, value)?,
+            "sqpoll" => self.sqpoll = on(name, value)?,
+            "sqpoll_idle_ms" => self.sqpoll_idle_ms = Some(number(name, value, 1, 60_000)?),
+            "sqpoll_cpu" => self.sqpoll_cpu = Some(number(name, value, 0, MAX_CPU)?),
+            "sqpoll_share" => self.sqpoll_share = flag(name, value)?,
+            "iopoll" => self.iopoll = on(name, value)?,
+            "hybrid_iopoll" => self.hybrid_iopoll = on(name, value)?,
+            "force_async" => self.force_async = on(name, value)?,
+            "registered_ring" => self.registered_ring = flag(name, value)?,
+            "bounded_workers" => self.bounded_workers = Some(number(name, value, 1, 65_535)?),
+            "unbounded_workers" => self.unbounded_workers = Some(number(name, value, 1, 65_535)?),
+            "worker_cpus" => self.worker_cpus = cpus(name, value)?,
+            "reap" => self.reap = Some(number(name, value, 1, 4096)?),
+            "min_wait_us" => self.min_wait_us = Some(number(name, value, 1, 10_000_000)?),
+            _ => return Err(unknown("io_uring", name, &Self::OPTIONS.join(", "))),
+        }
+        Ok(self)
+    }
+
+    /// Refuses combinations that the kernel refuses or that would have no effect, with the reason.
+    pub fn check(&self) -> Result<()> {
+        let on = |flag: Option<bool>| flag == Some(true);
+        let wrong = [
+            (
+                on(self.defer_taskrun) && self.single_issuer == Some(false),
+                "'defer_taskrun' needs 'single_issuer': the thread that waits does the work",
+            ),
+            (
+                self.sqpoll && on(self.defer_taskrun),
+                "'defer_taskrun' excludes 'sqpoll': there it is the polling thread that submits",
+            ),
+            (
+                self.sqpoll && on(self.coop_taskrun),
+                "'coop_taskrun' excludes 'sqpoll': there it is the polling thread that completions go to",
+            ),
+            (!self.sqpoll && self.sqpoll_idle_ms.is_some(), "'sqpoll_idle_ms' needs 'sqpoll'"),
+            (!self.sqpoll && self.sqpoll_cpu.is_some(), "'sqpoll_cpu' needs 'sqpoll'"),
+            (!self.sqpoll && on(self.sqpoll_share), "'sqpoll_share' needs 'sqpoll'"),
+            (self.hybrid_iopoll && !self.iopoll, "'hybrid_iopoll' needs 'iopoll'"),
+            (
+                self.iopoll && self.force_async,
+                "'force_async' excludes 'iopoll': workers and polling are two ways to do the same",
+            ),
+            (
+                self.min_wait_us.is_some() && self.reap.is_none(),
+                "'min_wait_us' needs 'reap': it bounds the wait for a group",
+            ),
+            (
+                self.iopoll && self.min_wait_us.is_some(),
+                "'min_wait_us' excludes 'iopoll': polling does not sleep",
+            ),
+        ];
+        match wrong.iter().find(|(wrong, _)| *wrong) {
+            Some((_, why)) => Err(bad((*why).into())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for UringConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "io_uring?depth={}", self.depth)?;
+        let set = |on: bool| on.then_some(true);
+        let flags = [
+            ("single_issuer", self.single_issuer),
+            ("defer_taskrun", self.defer_taskrun),
+            ("coop_taskrun", self.coop_taskrun),
+            ("no_sqarray", self.no_sqarray),
+            ("submit_all", self.submit_all),
+            ("sqpoll", set(self.sqpoll)),
+            ("sqpoll_share", self.sqpoll_share),
+            ("iopoll", set(self.iopoll)),
+            ("hybrid_iopoll", set(self.hybrid_iopoll)),
+            ("force_async", set(self.force_async)),
+            ("registered_ring", self.registered_ring),
+        ];
+        for (name, value) in flags {
+            match value {
+                Some(true) => write!(f, "&{name}")?,
+                Some(false) => write!(f, "&{name}=off")?,
+                None => {}
+            }
+        }
+        let numbers = [
+            ("sqpoll_idle_ms", self.sqpoll_idle_ms),
+            ("sqpoll_cpu", self.sqpoll_cpu),
+            ("bounded_workers", self.bounded_workers),
+            ("unbounded_workers", self.unbounded_workers),
+            ("reap", self.reap),
+            ("min_wait_us", self.min_wait_us),
+        ];
+        for (name, value) in numbers {
+            if let Some(n) = value {
+                write!(f, "&{name}={n}")?;
+            }
+        }
+        if !self.worker_cpus.is_empty() {
+            let list: Vec<String> = self.worker_cpus.iter().map(u32::to_string).collect();
+            write!(f, "&worker_cpus={}", list.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn every_option_is_named_and_prints_back() {
+        for name in UringConfig::OPTIONS {
+            let values = [Some("1"), None];
+            let c = values.iter().find_map(|v| UringConfig::default().with(name, *v).ok());
+            let c = c.unwrap_or_else(|| panic!("{name} takes neither 1 nor nothing"));
+            assert_ne!(c, UringConfig::default(), "{name} changes nothing");
+            let text = c.to_string();
+            assert!(text.contains(name), "{text} does not name {name}");
+            let (_, query) = text.split_once('?').unwrap();
+            let again = query.split('&').try_fold(UringConfig::default(), |c, o| match o.split_once('=') {
+                Some((k, v)) => c.with(k, Some(v)),
+                None => c.with(o, None),
+            });
+            assert_eq!(again.unwrap(), c);
+        }
+    }
+
+    #[test]
+    fn what_excludes_each_other_is_refused_with_the_reason() {
+        for (options, why) in [
+            ("defer_taskrun&single_issuer=off", "needs 'single_issuer'"),
+            ("sqpoll&defer_taskrun", "excludes 'sqpoll'"),
+            ("sqpoll&coop_taskrun", "excludes 'sqpoll'"),
+            ("sqpoll_idle_ms=5", "needs 'sqpoll'"),
+            ("sqpoll_cpu=0", "needs 'sqpoll'"),
+            ("sqpoll_share", "needs 'sqpoll'"),
+            ("hybrid_iopoll", "needs 'iopoll'"),
+            ("iopoll&force_async", "excludes 'iopoll'"),
+            ("min_wait_us=5", "needs 'reap'"),
+            ("iopoll&reap=4&min_wait_us=5", "excludes 'iopoll'"),
+        ] {
+            let e = format!("io_uring?{options}").parse::<crate::Config>().unwrap_err();
+            assert_eq!(e.kind(), ErrorKind::InvalidInput);
+            assert!(e.to_string().contains(why), "{options}: {e}");
+        }
+    }
+}
