@@ -56,6 +56,27 @@ fn submissions_to_a_polling_thread_are_no_system_calls() {
 }
 
 #[test]
+fn a_shared_polling_thread_keeps_long_chains_in_order() {
+    let Some(io) = open("io_uring?sqpoll") else { return };
+    let dir = dir();
+    let f = filled(&io, dir.path(), 1);
+    // The thread cuts what it takes short only if it has more than one ring.
+    let _other = io.queue(4).unwrap();
+    let mut q = io.queue(64).unwrap();
+    for n in (0..32).flat_map(|n| [n, n]) {
+        let first = q.in_flight() % 2 == 0;
+        let mut op = read_page(&f, 1 + n).then();
+        if let (true, Buf::Aligned(b)) = (first, &mut op.buf) {
+            b.copy_from_slice(&page(1 + n));
+            op.kind = crate::OpKind::Write { dsync: false };
+        }
+        q.push(op.user(1 + n)).unwrap();
+    }
+    q.end_chain();
+    assert_eq!(finish(&mut q), 64);
+}
+
+#[test]
 fn the_polling_thread_runs_where_it_is_told() {
     let Some(io) = open("io_uring?sqpoll&sqpoll_cpu=0") else { return };
     eventually("bound to CPU 0", || {
