@@ -8,6 +8,8 @@
 //! The disk has no mappings, so the mapped log goes by `pwrite` here. `RINGDB_CUTS` sets the number of cuts in each
 //! life (40 by default).
 
+#![allow(clippy::unwrap_used)]
+
 #[path = "support/disk.rs"]
 mod disk;
 mod support;
