@@ -41,6 +41,11 @@ bench: build ## Run the standard workloads on a store of moderate size (BENCH_AR
 kill-rounds: ## Kill a writing process 500 times on each engine and check what survives
 	RINGDB_KILL_ROUNDS=500 $(CARGO) test --release --locked -p ringdb --test kill -- --nocapture
 
+.PHONY: freeze-format
+freeze-format: ## Make testdata/formats/v1 anew: only while format version 1 has not been released
+	rm -rf testdata/formats/v1
+	$(CARGO) run --locked -p ringdb --example freeze_format testdata/formats/v1
+
 .PHONY: clean
 clean: ## Remove what the builds made
 	$(CARGO) clean
