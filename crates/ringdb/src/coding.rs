@@ -17,6 +17,23 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut v: u64) {
 }
 
 /// Bytes that [`put_varint`] appends for `v`.
+/// Whether two byte strings are equal. For short ones that are compared on every read: a call of `memcmp` costs
+/// more than the comparison, and with nothing to compare it is slow on CPUs that take an assist for masked loads
+/// from an address that is not mapped (an empty vector's).
+#[inline(always)]
+pub(crate) fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    if let (Some(x), Some(y)) = (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        return x == y
+            && a.chunks_exact(8).zip(b.chunks_exact(8)).all(
+                |(x, y)| matches!((x.first_chunk::<8>(), y.first_chunk::<8>()), (Some(x), Some(y)) if x == y),
+            );
+    }
+    a.iter().zip(b).all(|(x, y)| x == y)
+}
+
 #[cfg(test)]
 #[inline]
 pub(crate) fn varint_len(v: u64) -> usize {
@@ -178,5 +195,20 @@ mod tests {
         assert_eq!(r.u64(), None);
         assert_eq!(r.bytes(), None);
         assert_eq!(r.rest(), &[9]);
+    }
+
+    #[test]
+    fn short_strings_compare_as_long_ones_do() {
+        let bytes: Vec<u8> = (0..40).collect();
+        for len in 0..40 {
+            let a = bytes[..len].to_vec();
+            assert!(same_bytes(&a, &bytes[..len]));
+            assert!(!same_bytes(&a, &bytes[..len + 1]));
+            for at in 0..len {
+                let mut b = a.clone();
+                b[at] ^= 0x80;
+                assert!(!same_bytes(&a, &b), "{len} bytes, difference at {at}");
+            }
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use super::Core;
 use super::source::{Bounds, Source};
 use super::view::View;
+use crate::coding::same_bytes;
 use crate::cursor::{Cursor, key_head};
 use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
@@ -151,12 +152,6 @@ fn internal_bounds(prefix: &Prefix, range: (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec
     (lower, upper)
 }
 
-/// Whether two keys are the same. Neighbours in order mostly differ at their ends.
-#[inline]
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.last_chunk::<8>() == b.last_chunk::<8>() && a == b
-}
-
 impl Iterator for Iter {
     type Item = Result<(Value, Value)>;
 
@@ -215,7 +210,7 @@ impl Merged {
         }
         while merge.valid() {
             let key = merge.key();
-            if same(key, &self.front_key) {
+            if same_bytes(key, &self.front_key) {
                 // An older version of what has been dealt with.
                 merge.next()?;
                 continue;

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::coding::same_bytes;
 use crate::cursor::key_head;
 use crate::manifest::Version;
 use crate::memtable::Memtable;
@@ -104,7 +105,7 @@ impl Common {
     fn locate(&self, key: &[u8]) -> Side {
         let n = self.0.len();
         match key.get(..n) {
-            Some(start) if start == self.0 => Side::Within(key_head(key, n)),
+            Some(start) if same_bytes(start, &self.0) => Side::Within(key_head(key, n)),
             _ if key < self.0.as_slice() => Side::Before,
             _ => Side::After,
         }

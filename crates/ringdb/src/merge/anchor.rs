@@ -5,6 +5,7 @@
 //! anchor, so a bad one costs full comparisons, never the order: keys before those with the prefix map to 0, those
 //! after to the largest number. When ties come too often the anchor is taken anew from where the sources are.
 
+use crate::coding::same_bytes;
 use crate::cursor::key_head;
 
 /// Full comparisons after which the anchor is looked at again.
@@ -30,10 +31,10 @@ impl Anchor {
     /// Eight bytes that order as the keys do.
     #[inline]
     pub fn head(&self, key: &[u8]) -> u64 {
-        match key.strip_prefix(self.prefix.as_slice()) {
-            Some(rest) => key_head(rest, 0),
-            None if key < self.prefix.as_slice() => 0,
-            None => u64::MAX,
+        match key.split_at_checked(self.prefix.len()) {
+            Some((start, rest)) if same_bytes(start, &self.prefix) => key_head(rest, 0),
+            _ if key < self.prefix.as_slice() => 0,
+            _ => u64::MAX,
         }
     }
 

@@ -14,7 +14,7 @@
 use std::cmp::Ordering;
 
 use super::meta::MAX_INTERNAL_KEY_BYTES;
-use crate::coding::crc32c;
+use crate::coding::{crc32c, same_bytes};
 use crate::key::{Kind, SEQ_MAX, Seq};
 
 /// Bytes before the heads.
@@ -348,7 +348,7 @@ impl<'a> BlockView<'a> {
     fn position(&self, key: &[u8], seq: Seq) -> (usize, bool) {
         let prefix = self.prefix();
         let suffix = match key.split_at_checked(prefix.len()) {
-            Some((p, s)) if p == prefix => s,
+            Some((p, s)) if same_bytes(p, prefix) => s,
             _ => return (if key < prefix { 0 } else { self.len() }, false),
         };
         let head = head32(suffix);
@@ -373,7 +373,7 @@ impl<'a> BlockView<'a> {
         while is_tie(i) {
             let (order, e) = cmp(i);
             if order != Ordering::Less {
-                return (i, e.suffix == suffix);
+                return (i, same_bytes(e.suffix, suffix));
             }
             i += 1;
         }

@@ -12,6 +12,7 @@ use std::cmp::Ordering;
 
 use super::block::BLOCK_UNIT;
 use super::compress::Encoding;
+use crate::coding::same_bytes;
 use crate::cursor::key_head;
 
 const FANOUT: usize = 16;
@@ -211,7 +212,7 @@ impl Index {
     fn rank(&self, node: &Node, level: usize, at: usize, key: &[u8]) -> usize {
         let inline = &node.prefix[..(node.inline_len as usize).min(INLINE_PREFIX)];
         let mut order = match key.get(..inline.len()) {
-            Some(start) if start == inline => Ordering::Equal,
+            Some(start) if same_bytes(start, inline) => Ordering::Equal,
             _ => key.cmp(inline),
         };
         if order == Ordering::Equal && node.prefix_len as usize > INLINE_PREFIX {
