@@ -4,6 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+PREFIX ?= /usr/local
 
 .PHONY: help
 help: ## List the targets
@@ -31,6 +32,16 @@ lint: ## Formatting, clippy with warnings as errors, documentation, the reposito
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) test -p tidy --locked --quiet
+
+.PHONY: capi
+capi: ## Build engineswap's C interface (libraries, header, pkg-config file) into target/capi
+	$(CARGO) build --release --locked -p engineswap-c
+	tools/install-capi target/release target/capi
+
+.PHONY: install
+install: ## Install engineswap's C interface below PREFIX (default /usr/local)
+	$(CARGO) build --release --locked -p engineswap-c
+	tools/install-capi target/release "$(PREFIX)"
 
 .PHONY: bench
 bench: build ## Run the standard workloads on a store of moderate size (BENCH_ARGS adds options)

@@ -155,6 +155,13 @@ impl File {
         self.0.alignment()
     }
 
+    /// The descriptor of the operating system behind it, if it is one: for what this interface does not do (advice,
+    /// mappings for reading). It is closed with the file; whoever writes or syncs through it goes behind the
+    /// engine's back.
+    pub fn raw_fd(&self) -> Option<std::os::fd::RawFd> {
+        self.0.os().map(|os| os.fd())
+    }
+
     /// Maps the first `len` bytes, shared and writable, populated where the kernel can; the file must be
     /// that long. [`ErrorKind::Unsupported`] on engines and file systems without mappings.
     pub fn map(&self, len: u64) -> Result<MappedFile> {

@@ -1,7 +1,7 @@
 //! Operations, their buffers, and their completions.
 
 use crate::file::File;
-use crate::mem::{AlignedBuf, FreeFrame};
+use crate::mem::{AlignedBuf, ForeignBuf, FreeFrame};
 use crate::{Error, Result};
 
 /// What an operation is for: an opaque tag that the statistics are kept by. engineswap gives it no meaning.
@@ -25,6 +25,8 @@ pub enum Buf {
     Frame(FreeFrame),
     /// Consecutive bytes of the file into several frames (one vectored operation).
     Frames(Vec<FreeFrame>),
+    /// Memory that somebody else owns, lent for the time of the operation.
+    Foreign(ForeignBuf),
 }
 
 /// What to do.

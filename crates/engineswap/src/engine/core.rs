@@ -391,6 +391,7 @@ impl Core {
                     Buf::None => return None,
                     Buf::Aligned(b) => (b[s.done as usize..].as_mut_ptr(), left),
                     Buf::Frame(b) => (b[s.done as usize..].as_mut_ptr(), left),
+                    Buf::Foreign(b) => (b.ptr_at(s.done as usize), left),
                     Buf::Frames(v) if v.len() == 1 => (v[0][s.done as usize..].as_mut_ptr(), left),
                     Buf::Frames(v) => {
                         vectors(&mut s.iov, v, s.done, left);

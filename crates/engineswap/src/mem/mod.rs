@@ -3,6 +3,7 @@
 //! Everything here is a safe interface: no use of it from safe code is undefined behaviour.
 //!
 //! - [`AlignedBuf`]: a heap buffer fit for O_DIRECT.
+//! - [`ForeignBuf`]: memory of somebody else, lent to an operation (its constructors are `unsafe`).
 //! - [`epoch`]: readers without locks or reference counts; what is replaced is dropped when no reader can see it.
 //! - [`FrameArena`], [`SlotArray`]: frames of a cache, found through arrays of slots, evicted by CLOCK.
 //! - [`AppendArena`]: append-only memory with one writer and any number of readers.
@@ -12,6 +13,7 @@
 mod append;
 mod buf;
 pub mod epoch;
+mod foreign;
 mod frames;
 mod pages;
 mod prefetch;
@@ -20,6 +22,7 @@ mod words;
 
 pub use append::{AppendArena, ArenaPos, ArenaWriter};
 pub use buf::AlignedBuf;
+pub use foreign::ForeignBuf;
 pub use frames::{FrameArena, FreeFrame, PinnedFrame};
 pub use prefetch::{prefetch, prefetch_ref};
 pub use slots::SlotArray;

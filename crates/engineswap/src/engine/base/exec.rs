@@ -28,6 +28,7 @@ fn plain(op: &mut Op) -> Result<u64> {
             let n = match buf {
                 Buf::Aligned(b) => raw.read_at(&mut b[..len as usize], offset, purpose)?,
                 Buf::Frame(b) => raw.read_at(&mut b[..len as usize], offset, purpose)?,
+                Buf::Foreign(b) => raw.read_at(&mut b.to_fill()[..len as usize], offset, purpose)?,
                 Buf::Frames(v) => match raw.os() {
                     Some(os) => os.read_frames_at(v, len as usize, offset, purpose)?,
                     None => {
@@ -51,6 +52,7 @@ fn plain(op: &mut Op) -> Result<u64> {
             match buf {
                 Buf::Aligned(b) => raw.write_all_at(&b[..len as usize], offset, *dsync, purpose)?,
                 Buf::Frame(b) => raw.write_all_at(&b[..len as usize], offset, *dsync, purpose)?,
+                Buf::Foreign(b) => raw.write_all_at(&b.bytes()[..len as usize], offset, *dsync, purpose)?,
                 Buf::Frames(v) => {
                     let mut n = 0;
                     for b in v {
@@ -91,6 +93,9 @@ pub(crate) fn check(op: &Op) -> Result<()> {
         (OpKind::Read | OpKind::Write { .. }, Buf::None) => 0,
         (OpKind::Read | OpKind::Write { .. }, Buf::Aligned(b)) => b.len() as u64,
         (OpKind::Read | OpKind::Write { .. }, Buf::Frame(b)) => b.len() as u64,
+        (OpKind::Write { .. }, Buf::Foreign(b)) => b.len() as u64,
+        (OpKind::Read, Buf::Foreign(b)) if b.is_fillable() => b.len() as u64,
+        (OpKind::Read, Buf::Foreign(_)) => 0,
         (OpKind::Read | OpKind::Write { .. }, Buf::Frames(v)) => v.iter().map(|b| b.len() as u64).sum(),
         _ => u64::MAX,
     };

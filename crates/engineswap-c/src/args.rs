@@ -1,0 +1,75 @@
+//! Checks of what a caller passes.
+
+use std::ffi::{CStr, CString, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use engineswap::Purpose;
+
+use crate::result::Fail;
+
+/// A handle that is not NULL.
+///
+/// # Safety
+/// `handle` is NULL or leads to a live `T`.
+pub(crate) unsafe fn handle<'a, T>(handle: *const T, what: &str) -> Result<&'a T, Fail> {
+    // SAFETY: the caller's promise.
+    unsafe { handle.as_ref() }.ok_or_else(|| Fail::invalid(format!("the {what} is NULL")))
+}
+
+/// As [`handle`], to be changed.
+///
+/// # Safety
+/// As of [`handle`], and nobody else uses it meanwhile.
+pub(crate) unsafe fn handle_mut<'a, T>(handle: *mut T, what: &str) -> Result<&'a mut T, Fail> {
+    // SAFETY: the caller's promise.
+    unsafe { handle.as_mut() }.ok_or_else(|| Fail::invalid(format!("the {what} is NULL")))
+}
+
+/// A path that is not NULL.
+///
+/// # Safety
+/// `path` is NULL or NUL-terminated and lives as long as the result.
+pub(crate) unsafe fn path<'a>(path: *const c_char, what: &str) -> Result<&'a Path, Fail> {
+    if path.is_null() {
+        return Err(Fail::invalid(format!("the {what} is NULL")));
+    }
+    // SAFETY: not NULL, and the caller's promise.
+    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if bytes.is_empty() {
+        return Err(Fail::invalid(format!("the {what} is empty")));
+    }
+    Ok(Path::new(OsStr::from_bytes(bytes)))
+}
+
+/// The place for a result.
+pub(crate) fn out<T>(out: *mut T) -> Result<*mut T, Fail> {
+    if out.is_null() { Err(Fail::invalid("the place for the result is NULL")) } else { Ok(out) }
+}
+
+pub(crate) fn purpose(purpose: u32) -> Result<Purpose, Fail> {
+    match u8::try_from(purpose) {
+        Ok(p) if (p as usize) < Purpose::COUNT => Ok(Purpose(p)),
+        _ => Err(Fail::invalid(format!("purpose {purpose}; purposes run from 0 to {}", Purpose::COUNT - 1))),
+    }
+}
+
+/// A length that memory can have, at an address that is not NULL (unless there are no bytes).
+pub(crate) fn memory(buffer: *const u8, len: u64) -> Result<usize, Fail> {
+    if buffer.is_null() && len > 0 {
+        return Err(Fail::invalid(format!("the buffer for {len} bytes is NULL")));
+    }
+    match usize::try_from(len) {
+        Ok(n) if n <= isize::MAX as usize && (buffer as usize).checked_add(n).is_some() => Ok(n),
+        _ => Err(Fail::invalid(format!("no buffer has {len} bytes"))),
+    }
+}
+
+/// A string for C; what follows a NUL is left out.
+pub(crate) fn c_string(text: impl Into<Vec<u8>>) -> CString {
+    let mut bytes = text.into();
+    if let Some(n) = bytes.iter().position(|b| *b == 0) {
+        bytes.truncate(n);
+    }
+    CString::new(bytes).unwrap_or_default()
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * engineswap: storage I/O whose engine (posix, libaio, io_uring) is chosen at run time by a URI.
+ *
+ * This is the whole C interface. It works from C99 and C++ and names no Rust type.
+ *
+ * RESULTS. A function that can fail returns an int32_t: ENGINESWAP_OK (0) or more on success, one of the negative
+ * codes below on failure, and then describes the failure in `*err`. `err` may be NULL; otherwise it is the caller's
+ * struct, so an error message belongs to the caller and is safe to use on any thread for as long as it likes. On
+ * success the code in it is set to ENGINESWAP_OK and the message to "".
+ *
+ * ARGUMENTS. Handles are opaque and made by the functions named ..._open. A NULL handle, a NULL place for a result,
+ * an unknown flag, a purpose out of range or a length that no memory can have is ENGINESWAP_INVALID_ARGUMENT, never
+ * undefined behaviour. What cannot be checked is the caller's duty: a handle is used only between its opening and its
+ * closing, and a pointer leads to as many bytes as the length says. The functions that close or free take NULL and do
+ * nothing. No panic of the library crosses this interface: it becomes ENGINESWAP_INTERNAL.
+ *
+ * THREADS. Engines, files and buffers may be used by all threads at once. A queue belongs to the thread that opened
+ * it; another one gets ENGINESWAP_WRONG_THREAD. Directory listings and locks are used by one thread at a time.
+ *
+ * LIFETIMES. Handles may be closed in any order: a file or a queue keeps its engine alive, an operation its file.
+ * After fork() the child must not use handles that were opened before; it may open its own.
+ *
+ * PATHS are NUL-terminated bytes. STRINGS that the library returns are UTF-8 and belong to the handle that they came
+ * from, or are static.
+ */
+#ifndef ENGINESWAP_H
+#define ENGINESWAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Versions ------------------------------------------------------------------------------------------------ */
+
+/* The version of this interface, also the number of the shared library (libengineswap.so.1). Functions, flags and
+ * codes may be added under the same number; none is changed or taken away. */
+#define ENGINESWAP_ABI_VERSION 1
+
+/* The ABI version of the library that is linked: compare it with ENGINESWAP_ABI_VERSION. */
+uint32_t engineswap_abi_version(void);
+
+/* The version of the library, for example "0.1.0". Static. */
+const char *engineswap_version(void);
+
+/* ---- Errors -------------------------------------------------------------------------------------------------- */
+
+enum {
+    ENGINESWAP_OK = 0,
+    ENGINESWAP_NOT_FOUND = -1,          /* the path does not exist */
+    ENGINESWAP_ALREADY_EXISTS = -2,     /* the path exists already, or a directory is not empty */
+    ENGINESWAP_PERMISSION_DENIED = -3,  /* or a read-only file system */
+    ENGINESWAP_NO_SPACE = -4,           /* no space, quota or file size left */
+    ENGINESWAP_LOCKED = -5,             /* somebody else holds the lock */
+    ENGINESWAP_UNEXPECTED_EOF = -6,     /* the file ended before the bytes asked for */
+    ENGINESWAP_UNSUPPORTED = -7,        /* the engine or an option of it cannot be had here; the message says why */
+    ENGINESWAP_INVALID_ARGUMENT = -8,   /* a URI or an argument is wrong; the message lists what is valid */
+    ENGINESWAP_CANCELED = -9,           /* an operation before it in its chain did not fully succeed */
+    ENGINESWAP_SYNC_FAILED = -10,       /* an earlier sync of this file failed; its state is unknown for good */
+    ENGINESWAP_IO = -11,                /* anything else that the kernel reports; see os_errno */
+    ENGINESWAP_QUEUE_FULL = -12,        /* take completions first */
+    ENGINESWAP_WRONG_THREAD = -13,      /* the queue belongs to another thread */
+    ENGINESWAP_QUEUE_BROKEN = -14,      /* the engine's queue failed as a whole; close it */
+    ENGINESWAP_INTERNAL = -15           /* a defect of the library */
+};
+
+/* The name of a code, for example "not found". Static; for an unknown code "unknown". */
+const char *engineswap_code_name(int32_t code);
+
+/* What went wrong. Plain data of the caller. */
+typedef struct engineswap_error {
+    int32_t code;       /* as returned */
+    int32_t os_errno;   /* the kernel's errno, 0 if there was none */
+    char message[1016]; /* operation, path, offset, length, cause, remedy; NUL-terminated UTF-8, cut if too long */
+} engineswap_error;
+
+/* ---- Engines ------------------------------------------------------------------------------------------------- */
+
+typedef struct engineswap_engine engineswap_engine;
+
+/* Opens the engine that `uri` names: NAME[?OPTION[=VALUE][&OPTION...]], for example "io_uring?depth=64". NULL, "" or
+ * "auto": the environment variable ENGINESWAP if set, else the best engine that works here. */
+int32_t engineswap_open(const char *uri, engineswap_engine **out, engineswap_error *err);
+
+void engineswap_close(engineswap_engine *engine);
+
+/* "posix", "libaio", "io_uring"; static. "" for NULL. */
+const char *engineswap_engine_name(const engineswap_engine *engine);
+
+/* The URI that would choose exactly this engine again. Belongs to the handle. "" for NULL. */
+const char *engineswap_engine_uri(const engineswap_engine *engine);
+
+/* Why this engine was chosen, a line each. Belongs to the handle. "" for NULL. */
+const char *engineswap_engine_reasons(const engineswap_engine *engine);
+
+/* ---- Directories --------------------------------------------------------------------------------------------- */
+
+typedef struct engineswap_metadata {
+    uint64_t len;    /* bytes */
+    uint32_t is_dir; /* 1 for a directory */
+    uint32_t reserved;
+} engineswap_metadata;
+
+/* ENGINESWAP_NOT_FOUND if there is no such path. */
+int32_t engineswap_stat(const engineswap_engine *engine, const char *path, engineswap_metadata *out,
+                        engineswap_error *err);
+/* Makes a directory and its missing parents. */
+int32_t engineswap_create_dir_all(const engineswap_engine *engine, const char *path, engineswap_error *err);
+int32_t engineswap_remove_file(const engineswap_engine *engine, const char *path, engineswap_error *err);
+/* Removes an empty directory. */
+int32_t engineswap_remove_dir(const engineswap_engine *engine, const char *path, engineswap_error *err);
+/* Replaces the target. Durable only after engineswap_sync_dir of the directories. */
+int32_t engineswap_rename(const engineswap_engine *engine, const char *from, const char *to, engineswap_error *err);
+int32_t engineswap_hard_link(const engineswap_engine *engine, const char *from, const char *to,
+                             engineswap_error *err);
+/* Makes the directory's entries durable. */
+int32_t engineswap_sync_dir(const engineswap_engine *engine, const char *path, engineswap_error *err);
+
+typedef struct engineswap_listing engineswap_listing;
+
+/* Reads the entries of a directory, in no order, without "." and "..". */
+int32_t engineswap_listing_open(const engineswap_engine *engine, const char *path, engineswap_listing **out,
+                                engineswap_error *err);
+/* The next name, or NULL at the end; *is_dir (unless NULL) says whether it is a directory. Belongs to the listing. */
+const char *engineswap_listing_next(engineswap_listing *listing, uint32_t *is_dir);
+void engineswap_listing_close(engineswap_listing *listing);
+
+typedef struct engineswap_lock engineswap_lock;
+
+/* Takes an exclusive lock on a file, made if missing. ENGINESWAP_LOCKED if another process, or another lock of this
+ * one, has it. The lock ends with the handle or the process. */
+int32_t engineswap_lock_file(const engineswap_engine *engine, const char *path, engineswap_lock **out,
+                             engineswap_error *err);
+void engineswap_unlock(engineswap_lock *lock);
+
+/* ---- Buffers ------------------------------------------------------------------------------------------------- */
+
+/* Zeroed memory for any file, direct ones included: the address is a multiple of 4096, and so is the length, which is
+ * rounded up. NULL without memory or if `len` is 0. */
+void *engineswap_buffer_alloc(size_t len);
+void engineswap_buffer_free(void *buffer);
+
+/* ---- Files --------------------------------------------------------------------------------------------------- */
+
+typedef struct engineswap_file engineswap_file;
+
+enum {
+    ENGINESWAP_READ = 1,
+    ENGINESWAP_WRITE = 2,
+    ENGINESWAP_CREATE = 4,           /* make it if missing */
+    ENGINESWAP_CREATE_NEW = 8,       /* make it; an error if it exists */
+    ENGINESWAP_TRUNCATE = 16,        /* cut it to nothing */
+    ENGINESWAP_DIRECT_PREFER = 32,   /* O_DIRECT where the file system has it, else through the page cache */
+    ENGINESWAP_DIRECT_REQUIRE = 64   /* O_DIRECT or an error */
+};
+
+/* `flags` has READ or WRITE or both. A file to append to is opened for writing and written at its length. */
+int32_t engineswap_file_open(const engineswap_engine *engine, const char *path, uint32_t flags,
+                             engineswap_file **out, engineswap_error *err);
+/* Closes the handle; the file itself is closed when the last operation on it is done. Nothing is synced. */
+void engineswap_file_close(engineswap_file *file);
+
+/* The path it was opened by. Belongs to the handle. "" for NULL. */
+const char *engineswap_file_path(const engineswap_file *file);
+/* The descriptor, for what this interface does not do (advice, mapping for reading); -1 if there is none. It is closed
+ * with the file. Writing or syncing through it goes behind the engine's back. */
+int engineswap_file_fd(const engineswap_file *file);
+/* 1 if it bypasses the page cache, else 0. */
+int32_t engineswap_file_is_direct(const engineswap_file *file);
+/* What direct transfers must be aligned to, in bytes: the address of the memory, the offset and length. 1 and 1 for
+ * buffered files. Direct reads that are not aligned are done through a copy; direct writes to an offset or of a
+ * length that is not aligned are ENGINESWAP_INVALID_ARGUMENT. NULL for what is not wanted. */
+int32_t engineswap_file_alignment(const engineswap_file *file, uint32_t *memory, uint32_t *offset,
+                                  engineswap_error *err);
+
+/* Lone operations, done before the call returns by plain system calls on every engine: there is nothing to overlap
+ * with. `purpose` (0 to 15) is a tag that the statistics are kept by. */
+
+/* Reads until `len` bytes are there or the file ends; *done gets the number of bytes. */
+int32_t engineswap_file_read(const engineswap_file *file, void *buffer, size_t len, uint64_t offset, uint32_t purpose,
+                             size_t *done, engineswap_error *err);
+/* Writes all of it. */
+int32_t engineswap_file_write(const engineswap_file *file, const void *buffer, size_t len, uint64_t offset,
+                              uint32_t purpose, engineswap_error *err);
+/* Writes all of it, durable on return (RWF_DSYNC). */
+int32_t engineswap_file_write_dsync(const engineswap_file *file, const void *buffer, size_t len, uint64_t offset,
+                                    uint32_t purpose, engineswap_error *err);
+/* fdatasync and fsync. After a failure every later sync of this handle fails with ENGINESWAP_SYNC_FAILED. */
+int32_t engineswap_file_sync_data(const engineswap_file *file, uint32_t purpose, engineswap_error *err);
+int32_t engineswap_file_sync_all(const engineswap_file *file, uint32_t purpose, engineswap_error *err);
+/* Starts write-back of the range and waits for it; not durable by itself. */
+int32_t engineswap_file_sync_range(const engineswap_file *file, uint64_t offset, uint64_t len, uint32_t purpose,
+                                   engineswap_error *err);
+/* fallocate: reserves the range and grows the file to hold it. */
+int32_t engineswap_file_allocate(const engineswap_file *file, uint64_t offset, uint64_t len, engineswap_error *err);
+/* Cuts or grows the file. */
+int32_t engineswap_file_set_len(const engineswap_file *file, uint64_t len, engineswap_error *err);
+int32_t engineswap_file_len(const engineswap_file *file, uint64_t *out, engineswap_error *err);
+
+/* ---- Operations that overlap --------------------------------------------------------------------------------- */
+
+enum {
+    ENGINESWAP_OP_READ = 1,       /* ends early only at the end of the file */
+    ENGINESWAP_OP_WRITE = 2,      /* all of it */
+    ENGINESWAP_OP_SYNC_DATA = 3,  /* fdatasync; covers writes that were complete before it, or are before it in its chain */
+    ENGINESWAP_OP_SYNC_ALL = 4,   /* fsync */
+    ENGINESWAP_OP_SYNC_RANGE = 5, /* sync_file_range over `len` bytes at `offset` */
+    ENGINESWAP_OP_ALLOCATE = 6    /* fallocate */
+};
+
+enum {
+    ENGINESWAP_OP_CHAIN = 1, /* the operation pushed next starts only when this one has fully succeeded; else it ends
+                                as ENGINESWAP_CANCELED, and so does the rest of the chain. A short read breaks it. */
+    ENGINESWAP_OP_DSYNC = 2  /* of a write: durable at its completion */
+};
+
+/* One operation. The struct itself is copied. The MEMORY at `buffer` belongs to the library from the push (or the call
+ * of engineswap_run) until the operation's completion has been taken, or engineswap_queue_close has returned
+ * ENGINESWAP_OK: until then it must stay allocated, must not be touched if it is read into, and must not be changed if
+ * it is written from. The buffers of operations in flight must not overlap, except those that are only written from.
+ * The file may be closed meanwhile. Fields named reserved must be 0. */
+typedef struct engineswap_op {
+    uint32_t kind;         /* ENGINESWAP_OP_... */
+    uint32_t flags;        /* ENGINESWAP_OP_CHAIN, ENGINESWAP_OP_DSYNC */
+    engineswap_file *file;
+    void *buffer;          /* of reads and writes; a write does not change it */
+    uint64_t offset;
+    uint64_t len;
+    uint64_t user;         /* comes back in the completion */
+    uint32_t purpose;      /* 0 to 15 */
+    uint32_t reserved;
+} engineswap_op;
+
+enum {
+    /* In engineswap_completion.flags: the engine failed as a whole and the kernel may still touch the operation's
+     * memory. Leave it allocated for the rest of the process. */
+    ENGINESWAP_BUFFER_HELD = 1
+};
+
+typedef struct engineswap_completion {
+    uint64_t user;
+    int64_t result;   /* bytes transferred (0 for syncs), or a negative code */
+    int32_t os_errno; /* the kernel's errno, 0 if there was none */
+    uint32_t flags;   /* ENGINESWAP_BUFFER_HELD */
+} engineswap_completion;
+
+/* Does all `count` operations together and waits for all of them; out[i] belongs to ops[i]. One alone is a plain system
+ * call. Any thread may call it; the library keeps a queue for each thread that does. Returns ENGINESWAP_OK if every
+ * operation succeeded, else the code of the first (in the order of `ops`) that did not, whose message is in *err.
+ * ENGINESWAP_INVALID_ARGUMENT before anything has been done leaves every out[i].result at that code. */
+int32_t engineswap_run(const engineswap_engine *engine, const engineswap_op *ops, size_t count,
+                       engineswap_completion *out, engineswap_error *err);
+
+typedef struct engineswap_queue engineswap_queue;
+
+/* A queue for the calling thread, for at most `depth` operations (1 to 65536; at most as many as the engine's own
+ * option `depth` says). `flags` must be 0. */
+int32_t engineswap_queue_open(const engineswap_engine *engine, uint32_t depth, uint32_t flags, engineswap_queue **out,
+                              engineswap_error *err);
+/* Does everything that was pushed, waits for it, and closes the queue. Completions that were not taken are lost, but
+ * not silently: the first that failed is returned. The handle is gone then, whatever is returned, except for
+ * ENGINESWAP_WRONG_THREAD, which leaves it open, and ENGINESWAP_QUEUE_BROKEN, which closes it but means that the
+ * kernel may still touch the memory of operations whose completion was not taken: leave that allocated for good. */
+int32_t engineswap_queue_close(engineswap_queue *queue, engineswap_error *err);
+/* Adds an operation; it starts at the next submit or wait. ENGINESWAP_QUEUE_FULL: take completions first. After a
+ * failure the memory is the caller's as before. */
+int32_t engineswap_queue_push(engineswap_queue *queue, const engineswap_op *op, engineswap_error *err);
+/* The last operation pushed has no successor after all, if it asked for one. */
+int32_t engineswap_queue_end_chain(engineswap_queue *queue, engineswap_error *err);
+/* Starts what was pushed. */
+int32_t engineswap_queue_submit(engineswap_queue *queue, engineswap_error *err);
+/* Submits, then waits until at least `min` completions can be taken (fewer if fewer are in flight). */
+int32_t engineswap_queue_wait(engineswap_queue *queue, size_t min, engineswap_error *err);
+/* Takes a completion without waiting. Returns 1 and fills *out, or 0 if there is none. If the operation failed, *err
+ * describes it; the return value is 1 all the same. */
+int32_t engineswap_queue_pop(engineswap_queue *queue, engineswap_completion *out, engineswap_error *err);
+/* Takes up to `max` completions without waiting, without messages. Returns how many. */
+int32_t engineswap_queue_pop_many(engineswap_queue *queue, engineswap_completion *out, size_t max,
+                                  engineswap_error *err);
+/* Operations pushed whose completion has not been taken. 0 for NULL. */
+size_t engineswap_queue_in_flight(const engineswap_queue *queue);
+
+/* ---- Statistics ---------------------------------------------------------------------------------------------- */
+
+typedef struct engineswap_op_stats {
+    uint64_t ops;      /* finished, failed ones included */
+    uint64_t bytes;
+    uint64_t errors;
+    uint64_t total_ns; /* the sum of latencies */
+    uint64_t p50_ns;   /* percentiles are right to about 20 % */
+    uint64_t p95_ns;
+    uint64_t p99_ns;
+    uint64_t p999_ns;
+} engineswap_op_stats;
+
+typedef struct engineswap_stats {
+    uint64_t elapsed_ns;    /* since the engine was opened */
+    engineswap_op_stats read, write, sync, sync_range, allocate;
+    uint64_t queue_ops;     /* operations that went through a queue */
+    uint64_t queue_time_ns; /* the sum of the times that these were in flight */
+    uint64_t queue_busy_ns; /* the sum over queues of the time that it was not empty */
+    uint64_t submit_calls;  /* system calls that submitted or waited */
+    uint64_t punted;        /* operations known to be handed to a worker thread of the kernel */
+    uint64_t inline_ops;    /* operations of a queue that were done as plain system calls at submission */
+    uint64_t fallbacks;     /* batches done one by one because a thread could not have a queue */
+    uint64_t bounced;       /* direct transfers that went through a copy because they were not aligned */
+} engineswap_stats;
+
+/* Counters and latencies since the engine was opened, of one purpose (0 to 15), or of all (-1); the counters after
+ * `allocate` are of all purposes always. `size` is sizeof(engineswap_stats) of the caller's header. */
+int32_t engineswap_get_stats(const engineswap_engine *engine, int32_t purpose, engineswap_stats *out, size_t size,
+                             engineswap_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
