@@ -1,6 +1,8 @@
 //! The C interface as C and C++ programs meet it: installed, found by pkg-config, compiled with all warnings as
 //! errors, under AddressSanitizer where the compiler has it, and run on each engine.
 
+#![allow(clippy::unwrap_used)] // a test
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
