@@ -8,6 +8,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::bench::args::BenchArgs;
 use crate::coding::CodingArgs;
 use crate::demo::DemoArgs;
+use crate::doctor::DoctorArgs;
+use crate::engine::Engine;
+use crate::fileperf::args::FilePerfArgs;
 use crate::out::parse_bytes;
 use crate::store::DurabilityArg;
 
@@ -52,6 +55,10 @@ pub enum Verb {
     Keyspaces(KeyspacesArgs),
     /// Measure: db_bench's workloads on any I/O engine
     Bench(Box<BenchArgs>),
+    /// Measure: reads and writes of one file, as fio does, on any I/O engine
+    Fileperf(Box<FilePerfArgs>),
+    /// Say what works here, measure it for some seconds, recommend an engine and settings
+    Doctor(DoctorArgs),
     /// Index this machine's files and show what overlapping reads give on each I/O engine
     Demo(DemoArgs),
     /// Print a completion script
@@ -66,12 +73,13 @@ pub struct StoreArgs {
     /// Directory of the store
     #[arg(long, value_name = "DIR")]
     pub db: PathBuf,
-    /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128
+    /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128; or @FILE for what
+    /// `ringdb doctor --write FILE` recommends
     #[arg(long, value_name = "URI", default_value = "auto")]
-    pub io: String,
-    /// Memory budget for cache, index, filters and memtables together
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
-    pub cache_bytes: u64,
+    pub io: Engine,
+    /// Memory budget for cache, index, filters and memtables together [default: 256MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub cache_bytes: Option<u64>,
 }
 
 /// The keyspace.
@@ -370,9 +378,9 @@ mod tests {
         for c in Cli::command().get_subcommands() {
             let has = |name: &str| c.get_arguments().any(|a| a.get_long() == Some(name));
             if !["completions", "man", "help"].contains(&c.get_name()) {
-                assert!(has("io"), "{}", c.get_name());
+                assert!(has("io") || c.get_name() == "doctor", "{}", c.get_name());
                 assert!(has("json"), "{}", c.get_name());
-                assert!(has("db") || c.get_name() == "demo", "{}", c.get_name());
+                assert!(has("db") || ["demo", "fileperf"].contains(&c.get_name()), "{}", c.get_name());
             }
         }
     }

@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use crate::error::{Result, failed};
+use crate::error::{Failure, Result, failed};
 
 static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static HANDLER: Once = Once::new();
@@ -21,17 +21,20 @@ pub struct TempDir {
 impl TempDir {
     /// Makes one in [`scratch_root`].
     pub fn new(prefix: &str) -> Result<TempDir> {
+        TempDir::new_in(&scratch_root(), prefix)
+            .map_err(|e| Failure::Failed(format!("{e}; set TMPDIR or name a place")))
+    }
+
+    /// Makes one in `root`.
+    pub fn new_in(root: &Path, prefix: &str) -> Result<TempDir> {
         HANDLER.call_once(install_handler);
-        let root = scratch_root();
-        match tempfile::Builder::new().prefix(prefix).tempdir_in(&root) {
+        match tempfile::Builder::new().prefix(prefix).tempdir_in(root) {
             Ok(t) => {
                 let dir = t.keep();
                 LIVE.lock().unwrap_or_else(PoisonError::into_inner).push(dir.clone());
                 Ok(TempDir { dir })
             }
-            Err(e) => {
-                failed(format!("no temporary directory in {}: {e}; set TMPDIR or give --db", root.display()))
-            }
+            Err(e) => failed(format!("no temporary directory in {}: {e}", root.display())),
         }
     }
 

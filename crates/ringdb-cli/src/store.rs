@@ -32,7 +32,11 @@ impl From<DurabilityArg> for Durability {
 }
 
 fn options(args: &StoreArgs) -> Options {
-    Options::default().with_io(args.io.clone()).with_cache_bytes(args.cache_bytes)
+    let o = args.io.apply(Options::default());
+    match args.cache_bytes {
+        Some(n) => o.with_cache_bytes(n),
+        None => o,
+    }
 }
 
 /// A wrong engine URI is wrong usage, said before any file is touched.
@@ -46,7 +50,7 @@ pub fn check_engine(uri: &str) -> Result<()> {
 
 /// Opens for reading only: works beside a running writer, never makes anything.
 pub fn open_for_reading(args: &StoreArgs) -> Result<Db> {
-    check_engine(&args.io)?;
+    check_engine(&args.io.uri)?;
     must_exist(&args.db)?;
     Ok(Db::open_read_only(&args.db, options(args).with_create_if_missing(false))?)
 }
@@ -65,7 +69,7 @@ pub fn verify(args: &StoreArgs) -> Result<VerifyReport> {
 
 /// Opens for writing, with the lock. `create` makes a missing store.
 pub fn open_for_writing(args: &StoreArgs, create: bool, durability: Option<DurabilityArg>) -> Result<Db> {
-    check_engine(&args.io)?;
+    check_engine(&args.io.uri)?;
     if !create {
         must_exist(&args.db)?;
     }

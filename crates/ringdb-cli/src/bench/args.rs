@@ -77,7 +77,7 @@ pub struct BenchArgs {
     pub memtable_bytes: Option<u64>,
     /// I/O engines, separated by commas or given several times: each gets a store of its own and the same
     /// workloads, in turn
-    #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "auto")]
+    #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "auto", value_parser = crate::engine::engine_uri)]
     pub io: Vec<String>,
     /// Times that each workload is run on each engine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]

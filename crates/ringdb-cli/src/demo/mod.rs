@@ -23,7 +23,7 @@ use crate::store;
 #[derive(Args, Debug)]
 pub struct DemoArgs {
     /// I/O engines to compare, separated by commas or given several times
-    #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "posix,libaio,io_uring")]
+    #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "posix,libaio,io_uring", value_parser = crate::engine::engine_uri)]
     pub io: Vec<String>,
     /// Index the files below these directories [default: /usr, then others until there are 100,000 files]
     #[arg(long, value_name = "DIR")]

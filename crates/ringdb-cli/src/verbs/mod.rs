@@ -26,6 +26,8 @@ pub fn run(verb: Verb) -> Result<()> {
         Verb::Checkpoint(a) => admin::checkpoint(&a),
         Verb::Keyspaces(a) => admin::keyspaces(&a),
         Verb::Bench(a) => crate::bench::bench(&a),
+        Verb::Fileperf(a) => crate::fileperf::fileperf(&a),
+        Verb::Doctor(a) => crate::doctor::doctor(&a),
         Verb::Demo(a) => crate::demo::demo(&a),
         Verb::Completions(a) => docs::completions(&a),
         Verb::Man(a) => docs::man(&a),

@@ -1,0 +1,275 @@
+//! A few seconds of measuring: reads at several depths on each engine, durable commits by each method, sequential
+//! writes.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use engineswap::mem::AlignedBuf;
+use engineswap::{Buf, Direct, File, Io, Op, OpKind, OpenHow, Purpose};
+use serde::Serialize;
+
+use crate::error::{Result, at, failed};
+use crate::fileperf::args::Mode;
+use crate::fileperf::row::{Latency, spread};
+use crate::fileperf::run::{self, Spec};
+
+/// Bytes of the file that is measured on.
+pub const FILE_BYTES: u64 = 64 << 20;
+const DEPTHS: [u32; 4] = [1, 4, 16, 32];
+const ROUNDS: u64 = 3;
+const READ_TIME: Duration = Duration::from_millis(80);
+const COMMIT_TIME: Duration = Duration::from_millis(250);
+const BLOCK: u64 = 4096;
+
+/// Random reads of 4 KiB.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reads {
+    /// The engine.
+    pub io: String,
+    /// Reads in flight.
+    pub iodepth: u32,
+    /// Reads a second: the median of three rounds.
+    pub rps: f64,
+    /// The slowest and the fastest round.
+    pub rps_spread: (f64, f64),
+    /// CPU time per read in microseconds.
+    pub cpu_us_per_op: f64,
+    /// Latencies.
+    pub latency_us: Latency,
+}
+
+/// Durable commits of 4 KiB.
+#[derive(Clone, Debug, Serialize)]
+pub struct Commits {
+    /// How.
+    pub method: &'static str,
+    /// Commits in flight.
+    pub in_flight: u32,
+    /// Commits a second.
+    pub per_second: f64,
+}
+
+/// Sequential writes, durable at the end.
+#[derive(Clone, Debug, Serialize)]
+pub struct Writes {
+    /// How.
+    pub method: &'static str,
+    /// Bytes a second.
+    pub bytes_per_second: f64,
+}
+
+/// How long a submission holds its thread.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Submission {
+    /// The median time of submitting one direct read in microseconds.
+    pub submit_us: f64,
+    /// The median time until that read was there in microseconds.
+    pub total_us: f64,
+}
+
+/// Measures each of `engines` at each depth, in turn.
+pub fn reads(path: &Path, direct: bool, engines: &[String]) -> Result<Vec<Reads>> {
+    let mut cells = Vec::new();
+    for uri in engines {
+        let io = Io::from_uri(uri)?;
+        cells.extend(DEPTHS.map(|depth| (uri, io.clone(), depth, Vec::new())));
+    }
+    for round in 0..ROUNDS {
+        for (_, io, depth, samples) in &mut cells {
+            let spec = Spec {
+                path,
+                size: FILE_BYTES,
+                mode: Mode::Randread,
+                read_percent: 100,
+                jobs: 1,
+                depth: *depth,
+                bs: BLOCK,
+                batch: 1,
+                direct,
+                warmup: READ_TIME / 8,
+                time: READ_TIME,
+                seed: round,
+            };
+            samples.push(run::run(io, &spec, None)?);
+        }
+    }
+    let row = |(uri, _, depth, samples): (&String, Io, u32, Vec<run::Sample>)| {
+        let rates: Vec<f64> = samples.iter().map(run::Sample::rps).collect();
+        let ops: u64 = samples.iter().map(|s| s.ops).sum();
+        let cpu: f64 = samples.iter().map(|s| s.cpu_s).sum();
+        let (min, rps, max) = spread(&rates);
+        let latency_us = samples.first().map(|s| Latency::of(&s.latency)).unwrap_or_default();
+        let cpu_us_per_op = cpu * 1e6 / ops.max(1) as f64;
+        Reads { io: uri.clone(), iodepth: depth, rps, rps_spread: (min, max), cpu_us_per_op, latency_us }
+    };
+    Ok(cells.into_iter().map(row).collect())
+}
+
+/// Repeats `step` for the time and says how many there were a second.
+fn rate(mut step: impl FnMut(u64) -> Result<u64>) -> Result<f64> {
+    let begun = Instant::now();
+    let (mut calls, mut done) = (0, 0);
+    while begun.elapsed() < COMMIT_TIME {
+        done += step(calls)?;
+        calls += 1;
+    }
+    Ok(done as f64 / begun.elapsed().as_secs_f64())
+}
+
+fn block() -> AlignedBuf {
+    let mut b = AlignedBuf::zeroed(BLOCK as usize);
+    b.fill(0xa5);
+    b
+}
+
+/// Durable commits by each method; `path` is a written file, `dir` takes files of its own.
+pub fn commits(io: &Io, path: &Path, dir: &Path) -> Result<Vec<Commits>> {
+    let blocks = FILE_BYTES / BLOCK;
+    let data = block();
+    let mut out = Vec::new();
+    let mut add = |method, in_flight, per_second| out.push(Commits { method, in_flight, per_second });
+
+    let append = io.open(&dir.join("append"), &OpenHow::create_new())?;
+    let one = |f: &File, at: u64| -> Result<u64> {
+        f.write_all_at(&data, at, Purpose(0))?;
+        f.sync_data(Purpose(0))?;
+        Ok(1)
+    };
+    add("append through the page cache, fdatasync", 1, rate(|i| one(&append, i * BLOCK))?);
+
+    let reserved = io.open(&dir.join("reserved"), &OpenHow::create_new())?;
+    if reserved.allocate(0, FILE_BYTES).is_ok() {
+        add("the same into fallocated blocks", 1, rate(|i| one(&reserved, i % blocks * BLOCK))?);
+    }
+
+    let over = io.open(path, &OpenHow { read: true, write: true, ..OpenHow::default() })?;
+    if let Ok(mut map) = over.map(FILE_BYTES) {
+        let mapped = rate(|i| {
+            map.write((i % blocks * BLOCK) as usize, &data);
+            over.sync_data(Purpose(0))?;
+            Ok(1)
+        })?;
+        add("copy into a mapped, written file, fdatasync", 1, mapped);
+    }
+
+    let direct =
+        io.open(path, &OpenHow { read: true, write: true, direct: Direct::Prefer, ..OpenHow::default() })?;
+    let dsync = |f: &File, at: u64| {
+        let mut op = Op::write(f, at, BLOCK, Buf::Aligned(block()), Purpose(0));
+        op.kind = OpKind::Write { dsync: true };
+        op
+    };
+    let plain = rate(|i| {
+        direct.write_all_at_dsync(&data, i % blocks * BLOCK, Purpose(0))?;
+        Ok(1)
+    })?;
+    add("RWF_DSYNC into written blocks", 1, plain);
+    for depth in [2, 4, 8] {
+        let mut queue = io.queue(depth)?;
+        let mut next = 0;
+        let overlapped = rate(|_| {
+            while queue.in_flight() < depth as usize {
+                next += 1;
+                if queue.push(dsync(&direct, next % blocks * BLOCK)).is_err() {
+                    return failed("the engine's queue is smaller than 8");
+                }
+            }
+            queue.wait(1)?;
+            let mut n = 0;
+            while let Some(done) = queue.pop() {
+                done.result?;
+                n += 1;
+            }
+            Ok(n)
+        })?;
+        add("RWF_DSYNC into written blocks", depth, overlapped);
+    }
+    let mut queue = io.queue(2)?;
+    let chained = rate(|i| {
+        let write = Op::write(&direct, i % blocks * BLOCK, BLOCK, Buf::Aligned(block()), Purpose(0));
+        for op in [write.then(), Op::sync_data(&direct, Purpose(0))] {
+            if queue.push(op).is_err() {
+                return failed("the engine's queue is smaller than 2");
+            }
+        }
+        while queue.in_flight() > 0 {
+            queue.wait(2)?;
+            while let Some(done) = queue.pop() {
+                done.result?;
+            }
+        }
+        Ok(1)
+    })?;
+    add("write and fdatasync as one chain", 1, chained);
+    Ok(out)
+}
+
+/// Sequential writes of [`FILE_BYTES`], the last sync included.
+pub fn writes(io: &Io, path: &Path, dir: &Path) -> Result<Vec<Writes>> {
+    let chunk = vec![0x5a; 1 << 20];
+    let buffered = dir.join("buffered");
+    let begun = Instant::now();
+    let mut f = at(&buffered, std::fs::File::create(&buffered))?;
+    for _ in 0..FILE_BYTES >> 20 {
+        at(&buffered, f.write_all(&chunk))?;
+    }
+    at(&buffered, f.sync_data())?;
+    let speed = |begun: Instant| FILE_BYTES as f64 / begun.elapsed().as_secs_f64();
+    let mut out =
+        vec![Writes { method: "through the page cache, 1 MiB each", bytes_per_second: speed(begun) }];
+    let how = OpenHow { read: true, write: true, direct: Direct::Prefer, ..OpenHow::default() };
+    let file = io.open(path, &how)?;
+    for (method, bytes, depth) in [
+        ("direct, 256 KiB each, 1 in flight", 256u64 << 10, 1),
+        ("direct, 256 KiB each, 4 in flight", 256 << 10, 4),
+        ("direct, 1 MiB each, 8 in flight", 1 << 20, 8),
+    ] {
+        let mut queue = io.queue(depth)?;
+        let mut idle: Vec<Buf> =
+            (0..depth).map(|_| Buf::Aligned(AlignedBuf::zeroed(bytes as usize))).collect();
+        let begun = Instant::now();
+        let mut next = 0;
+        while next < FILE_BYTES || queue.in_flight() > 0 {
+            while next < FILE_BYTES
+                && let Some(buf) = idle.pop()
+            {
+                if queue.push(Op::write(&file, next, bytes, buf, Purpose(0))).is_err() {
+                    return failed("the engine's queue is smaller than 8");
+                }
+                next += bytes;
+            }
+            queue.wait(1)?;
+            while let Some(done) = queue.pop() {
+                done.result?;
+                idle.push(done.buf);
+            }
+        }
+        file.sync_data(Purpose(0))?;
+        out.push(Writes { method, bytes_per_second: speed(begun) });
+    }
+    Ok(out)
+}
+
+/// Whether submitting a direct read holds the thread: the medians of 200 lone reads.
+pub fn submission(io: &Io, path: &Path) -> Result<Submission> {
+    let file = io.open(path, &OpenHow::read().direct(Direct::Prefer))?;
+    let mut queue = io.queue(1)?;
+    let (mut submit, mut total) = (Vec::new(), Vec::new());
+    let mut buf = Buf::Aligned(AlignedBuf::zeroed(BLOCK as usize));
+    for i in 0..200u64 {
+        let begun = Instant::now();
+        if queue.push(Op::read(&file, i * 37 % (FILE_BYTES / BLOCK) * BLOCK, BLOCK, buf, Purpose(0))).is_err()
+        {
+            return failed("the engine's queue takes nothing");
+        }
+        queue.submit()?;
+        submit.push(begun.elapsed().as_secs_f64() * 1e6);
+        queue.wait(1)?;
+        let Some(done) = queue.pop() else { return failed("a read did not come back") };
+        done.result?;
+        buf = done.buf;
+        total.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(Submission { submit_us: spread(&submit).1, total_us: spread(&total).1 })
+}
