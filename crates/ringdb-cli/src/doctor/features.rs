@@ -23,23 +23,27 @@ pub struct Feature {
     pub detail: String,
 }
 
-/// Engines and options, each tried by reading a block of the file through a queue.
-const ENGINES: [&str; 15] = [
-    "posix",
-    "libaio",
-    "io_uring",
-    "io_uring?single_issuer",
-    "io_uring?coop_taskrun",
-    "io_uring?single_issuer&defer_taskrun",
-    "io_uring?no_sqarray",
-    "io_uring?submit_all",
-    "io_uring?registered_ring",
-    "io_uring?fixed_files",
-    "io_uring?fixed_buffers",
-    "io_uring?force_async",
-    "io_uring?sqpoll",
-    "io_uring?iopoll",
-    "io_uring?iopoll&hybrid_iopoll",
+/// Engines and options, each tried by reading through a queue. A flag is tried without the others that are on where
+/// the kernel has them.
+const ENGINES: [(&str, &str); 15] = [
+    ("posix", "posix"),
+    ("libaio", "libaio"),
+    ("io_uring", "io_uring"),
+    ("io_uring?single_issuer", "io_uring?single_issuer&defer_taskrun=off&coop_taskrun=off&no_sqarray=off"),
+    ("io_uring?coop_taskrun", "io_uring?coop_taskrun&defer_taskrun=off&single_issuer=off&no_sqarray=off"),
+    (
+        "io_uring?single_issuer&defer_taskrun",
+        "io_uring?single_issuer&defer_taskrun&coop_taskrun=off&no_sqarray=off",
+    ),
+    ("io_uring?no_sqarray", "io_uring?no_sqarray&defer_taskrun=off&single_issuer=off&coop_taskrun=off"),
+    ("io_uring?submit_all", "io_uring?submit_all"),
+    ("io_uring?registered_ring", "io_uring?registered_ring"),
+    ("io_uring?fixed_files", "io_uring?fixed_files"),
+    ("io_uring?fixed_buffers", "io_uring?fixed_buffers"),
+    ("io_uring?force_async", "io_uring?force_async"),
+    ("io_uring?sqpoll", "io_uring?sqpoll"),
+    ("io_uring?iopoll", "io_uring?iopoll"),
+    ("io_uring?iopoll&hybrid_iopoll", "io_uring?iopoll&hybrid_iopoll"),
 ];
 
 /// Tries everything on `file`, whose first 64 KiB are written.
@@ -52,8 +56,8 @@ pub fn try_all(file: &Path) -> Result<Vec<Feature>> {
         };
         out.push(Feature { name, works, detail });
     };
-    for uri in ENGINES {
-        add(uri, engine(uri, file));
+    for (name, uri) in ENGINES {
+        add(name, engine(uri, file));
     }
     add("O_DIRECT", direct(file));
     add("STATX_DIOALIGN", dioalign(file));
