@@ -211,7 +211,15 @@ impl<'a> Job<'a> {
         let mut flights = vec![Flight { block: 0, write: false, started: now }; depth];
         loop {
             if now < times.until && idle.len() >= batch {
+                let mut pushed = 0;
                 while let Some((i, mut buf)) = idle.pop() {
+                    if pushed == batch {
+                        // The device begins with these while the others are made ready; the last go with the wait.
+                        queue.submit()?;
+                        now = Instant::now();
+                        pushed = 0;
+                    }
+                    pushed += 1;
                     let (block, write) = self.choose();
                     flights[i] = Flight { block, write, started: now };
                     let op = if write {

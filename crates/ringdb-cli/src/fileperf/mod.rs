@@ -1,6 +1,6 @@
 //! `ringdb fileperf`: one file, read and written as fio does, on any engine.
 //!
-//! - [`mod@args`]: the options; [`prepare`]: the file, written before it is read; [`pattern`]: what it holds.
+//! - [`mod@args`]: the options; [`mod@prepare`]: the file, written before it is read; [`pattern`]: what it holds.
 //! - [`job`]: a thread with its requests; [`run`]: jobs together, measured.
 //! - [`row`], [`plot`]: results.
 

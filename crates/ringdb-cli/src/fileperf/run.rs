@@ -56,7 +56,7 @@ pub struct Sample {
     pub voluntary: u64,
     /// Context switches because a thread was displaced.
     pub involuntary: u64,
-    /// System calls of the engine that submitted or waited, per second of the whole run.
+    /// System calls of the engine that submitted or waited.
     pub enters: u64,
     /// Requests known to be handed to kernel workers.
     pub punted: u64,
@@ -117,8 +117,14 @@ pub fn run(io: &Io, spec: &Spec<'_>, mut generations: Option<&mut [u32]>) -> Res
                 let job = Job::new(io, spec, n, known);
                 ready.wait();
                 ready.wait();
-                let (job, Some(times)) = (job?, times.get()) else { return Err(Failure::Negative) };
-                job.run(*times)
+                let done = match (job, times.get()) {
+                    (Ok(job), Some(times)) => job.run(*times),
+                    (Err(e), _) => Err(e),
+                    (_, None) => Err(Failure::Negative),
+                };
+                // The books of a thread that is gone cannot be read.
+                ready.wait();
+                done
             }));
         }
         ready.wait();
@@ -130,6 +136,7 @@ pub fn run(io: &Io, spec: &Spec<'_>, mut generations: Option<&mut [u32]>) -> Res
         let before = books(io);
         sleep_until(until);
         let after = books(io);
+        ready.wait();
         let join = |t: std::thread::ScopedJoinHandle<'_, Result<Tally>>| match t.join() {
             Ok(r) => r,
             Err(panic) => std::panic::resume_unwind(panic),
