@@ -57,7 +57,7 @@ pub fn open_for_reading(args: &StoreArgs) -> Result<Db> {
 
 /// Verifies the store: opened if that can be done, else what its directory holds.
 pub fn verify(args: &StoreArgs) -> Result<VerifyReport> {
-    check_engine(&args.io)?;
+    check_engine(&args.io.uri)?;
     must_exist(&args.db)?;
     let options = options(args).with_create_if_missing(false);
     match Db::open_read_only(&args.db, options.clone()) {
