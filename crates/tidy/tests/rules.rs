@@ -104,7 +104,7 @@ fn the_layer_below_knows_nothing_of_the_store() {
     for (name, text) in files("crates/engineswap/src", is_rust) {
         for (line, code) in code_lines(&text) {
             for word in ["ringdb", "memtable", "sstable", "compaction", "manifest"] {
-                if code.to_lowercase().contains(word) {
+                if code.to_lowercase().replace("cargo_manifest_dir", "").contains(word) {
                     found.push(format!("{name}:{line}: {word}"));
                 }
             }

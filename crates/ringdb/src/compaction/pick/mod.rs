@@ -3,7 +3,8 @@
 //! Levels have dynamic targets ([`targets`]). The level most above its target goes first: level 0 into the base
 //! level, any other into the next, starting from the table that overlaps least below it. A table that overlaps
 //! nothing there is moved without being rewritten. When no level is above its target, tables that are worth it for
-//! the space they hold (tombstones, dropped keyspaces) are rewritten. Nothing is picked that a running compaction
+//! the space they hold (tombstones, dropped keyspaces) are rewritten, and many small tables side by side become one.
+//! Nothing is picked that a running compaction
 //! reads, or whose output could overlap the output of a running one.
 
 mod level0;
@@ -53,6 +54,8 @@ pub(crate) enum Reason {
     Tombstones,
     /// Entries of a dropped keyspace.
     DroppedKeyspace,
+    /// Many small tables side by side.
+    SmallTables,
     /// Asked for.
     Manual,
 }
@@ -192,7 +195,7 @@ pub(crate) fn pick<T: AsRef<TableMeta>>(
             return p;
         }
     }
-    reclaim::pick(levels, shape, busy, around)
+    reclaim::pick(levels, shape, busy, around).or_else(|| reclaim::small(levels, shape, busy))
 }
 
 /// From a level above its target into the next.

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{Around, Busy, LAST, Merge, Pick, Reason, Shape, into_next, meta, overlapping};
+use super::{Around, Busy, LAST, Merge, Pick, Reason, Shape, bytes, into_next, meta, overlapping, span};
 use crate::key;
 use crate::table::meta::TableMeta;
+
+/// Small tables side by side that are rewritten as one: from so many on, and so many at most.
+const SMALL_FROM: usize = 8;
+const SMALL_MOST: usize = 64;
 
 /// Tables that lie fully inside dropped keyspaces.
 pub(super) fn delete<T: AsRef<TableMeta>>(
@@ -60,6 +64,36 @@ pub(super) fn pick<T: AsRef<TableMeta>>(
                     return Some(Pick::Move { from: level, to: level + 1, tables, reason });
                 }
                 return Some(Pick::Merge(into_next(levels, shape, busy, level, i, Reason::Tombstones)));
+            }
+        }
+    }
+    None
+}
+
+/// Small tables side by side in one level, as a store gets that is opened for a few writes again and again: its
+/// tables are moved down as they are. They are rewritten as one when the largest is at most half of them all, so an
+/// entry is rewritten for each doubling at most.
+pub(super) fn small<T: AsRef<TableMeta>>(
+    levels: &[Vec<Arc<T>>],
+    shape: &Shape,
+    busy: &Busy,
+) -> Option<Pick<T>> {
+    let is_small = |t: &&Arc<T>| meta(t).file_bytes <= shape.memtable_bytes / 8 && !busy.table(t);
+    for (level, tables) in levels.iter().enumerate().skip(1) {
+        let mut from = 0;
+        while from < tables.len() {
+            let run =
+                &tables[from..from + tables[from..].iter().take_while(is_small).take(SMALL_MOST).count()];
+            from += run.len().max(1);
+            let largest = run.iter().map(|t| meta(t).file_bytes).max().unwrap_or(0);
+            let Some((first, last)) = span(run.iter()) else { continue };
+            if run.len() >= SMALL_FROM
+                && largest <= bytes(run) / 2
+                && bytes(run) <= shape.compaction_bytes
+                && !busy.output(level, first, last)
+            {
+                let inputs = vec![(level, run.to_vec())];
+                return Some(Pick::Merge(Merge { inputs, output: level, reason: Reason::SmallTables }));
             }
         }
     }
