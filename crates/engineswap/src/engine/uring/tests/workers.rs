@@ -9,7 +9,7 @@ fn apart<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|s| s.spawn(f).join()).unwrap_or_else(|e| std::panic::resume_unwind(e))
 }
 
-/// The most workers seen, and the CPUs that they were bound to, while 64 forced reads were done.
+/// The most workers seen, and the CPUs that they were bound to, while 64 syncs at a time were done.
 fn seen(uri: &str) -> Option<(usize, Vec<String>)> {
     let io = open(uri)?;
     Some(apart(|| seen_with(&io)))
@@ -21,14 +21,20 @@ fn seen_with(io: &Io) -> (usize, Vec<String>) {
     let mut q = io.queue(64).unwrap();
     let (mut most, mut cpus) = (0, Vec::new());
     for _ in 0..4 {
-        for n in 0..64 {
-            q.push(read_page(&f, n)).unwrap();
+        // A sync keeps its worker waiting, so that the next one needs another.
+        for _ in 0..64 {
+            q.push(Op::sync_data(&f, P)).unwrap();
         }
         q.submit().unwrap();
-        let now = threads("iou-wrk");
-        most = most.max(now.len());
-        cpus.extend(now.iter().filter_map(|t| cpus_of(t)));
-        finish(&mut q);
+        while q.in_flight() > 0 {
+            let now = threads("iou-wrk");
+            most = most.max(now.len());
+            cpus.extend(now.iter().filter_map(|t| cpus_of(t)));
+            q.wait(1).unwrap();
+            while let Some(d) = q.pop() {
+                d.result.unwrap();
+            }
+        }
     }
     let now = threads("iou-wrk");
     cpus.extend(now.iter().filter_map(|t| cpus_of(t)));
