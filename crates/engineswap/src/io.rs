@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::Result;
-use crate::engine::{self, Engine, RawQueue};
+use crate::engine::{self, Engine, RawQueue, RawRegistration};
 use crate::file::{File, FileLock, OpenHow};
+use crate::mem::Region;
 use crate::op::{Done, Op};
 use crate::stats::IoStats;
 use crate::uri::Config;
@@ -123,6 +124,16 @@ impl Io {
         Ok(Queue { raw: self.engine.queue(depth)? })
     }
 
+    /// Registers an arena's memory, so that transfers from and to its buffers skip the mapping of their pages. They
+    /// are recognised by their addresses; nothing else changes for the caller. It lasts until the registration is
+    /// dropped; rings of other threads let go of the memory at their next call.
+    ///
+    /// Where the engine has no such thing, or (io_uring, unless `fixed_buffers` was asked for) the kernel refuses it,
+    /// the registration says so and transfers are done as without.
+    pub fn register_buffers(&self, region: Region) -> Result<Registration> {
+        Ok(Registration { raw: self.engine.register_buffers(region)? })
+    }
+
     /// Runs all operations together on the calling thread's own queue and waits for all of them. The results
     /// are in the order of the operations; `user` is left as it was.
     pub fn run(&self, ops: Vec<Op>) -> Vec<Done> {
@@ -138,6 +149,23 @@ impl Io {
     /// Counters and latencies since the engine was opened.
     pub fn stats(&self) -> IoStats {
         self.engine.stats()
+    }
+}
+
+/// Memory registered with an engine by [`Io::register_buffers`]. Dropping it takes the memory out.
+pub struct Registration {
+    raw: Box<dyn RawRegistration>,
+}
+
+impl Registration {
+    /// Why the memory is not registered; `None` if it is.
+    pub fn refusal(&self) -> Option<&str> {
+        self.raw.refusal()
+    }
+
+    /// Registers other memory in its place. After an error none is registered.
+    pub fn replace(&mut self, region: Region) -> Result<()> {
+        self.raw.replace(region)
     }
 }
 

@@ -22,7 +22,7 @@ pub mod uri;
 
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Alignment, Direct, File, FileLock, MappedFile, OpenHow};
-pub use io::{DirEntry, EngineInfo, Io, Metadata, Queue};
+pub use io::{DirEntry, EngineInfo, Io, Metadata, Queue, Registration};
 pub use op::{Buf, Done, Op, OpKind, Purpose};
 pub use stats::{IoStats, OpClass, OpStats};
 pub use uri::Config;

@@ -86,6 +86,7 @@ struct Stripe {
     punted: AtomicU64,
     inline: AtomicU64,
     fallbacks: AtomicU64,
+    fixed: AtomicU64,
     bounced: AtomicU64,
 }
 
@@ -100,6 +101,7 @@ impl Stripe {
             punted: AtomicU64::new(0),
             inline: AtomicU64::new(0),
             fallbacks: AtomicU64::new(0),
+            fixed: AtomicU64::new(0),
             bounced: AtomicU64::new(0),
         }
     }
@@ -198,6 +200,10 @@ impl Stats {
         self.stripe().fallbacks.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn fixed(&self) {
+        self.stripe().fixed.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn bounced(&self) {
         self.stripe().bounced.fetch_add(1, Relaxed);
     }
@@ -221,6 +227,7 @@ impl Stats {
             out.punted += s.punted.load(Relaxed);
             out.inline += s.inline.load(Relaxed);
             out.fallbacks += s.fallbacks.load(Relaxed);
+            out.fixed += s.fixed.load(Relaxed);
             out.bounced += s.bounced.load(Relaxed);
         }
         out
@@ -315,6 +322,8 @@ pub struct IoStats {
     /// Batches done one by one because a thread could not have a queue of its own (out of memory or
     /// descriptors).
     pub fallbacks: u64,
+    /// Requests that went to registered buffers.
+    pub fixed: u64,
     /// Direct reads and writes that went through a bounce buffer because they were not aligned.
     pub bounced: u64,
 }
@@ -332,6 +341,7 @@ impl Default for IoStats {
             punted: 0,
             inline: 0,
             fallbacks: 0,
+            fixed: 0,
             bounced: 0,
         }
     }
@@ -398,6 +408,7 @@ impl IoStats {
             punted: self.punted.saturating_sub(earlier.punted),
             inline: self.inline.saturating_sub(earlier.inline),
             fallbacks: self.fallbacks.saturating_sub(earlier.fallbacks),
+            fixed: self.fixed.saturating_sub(earlier.fixed),
             bounced: self.bounced.saturating_sub(earlier.bounced),
         }
     }

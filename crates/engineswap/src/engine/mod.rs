@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::file::{Alignment, File, FileLock, OpenHow};
 use crate::io::{DirEntry, EngineInfo, Metadata};
+use crate::mem::Region;
 use crate::op::{Done, Op, Purpose};
 use crate::stats::IoStats;
 use crate::uri::Config;
@@ -46,6 +47,10 @@ pub trait Engine: Send + Sync {
     fn lock_file(&self, path: &Path) -> Result<FileLock>;
     /// See [`crate::Io::queue`].
     fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>>;
+    /// See [`crate::Io::register_buffers`]. An engine without the notion refuses nothing and uses nothing.
+    fn register_buffers(&self, _region: Region) -> Result<Box<dyn RawRegistration>> {
+        Ok(Box::new(Unregistered("this engine has no registered buffers".into())))
+    }
     /// See [`crate::Io::run`].
     fn run(&self, ops: Vec<Op>) -> Vec<Done>;
     /// See [`crate::Io::run_with`].
@@ -98,6 +103,27 @@ pub trait RawQueue {
     /// After an error of `submit` or `wait`: answers for every operation that is still held.
     fn fail_all(&mut self, _e: &Error) -> Vec<Done> {
         Vec::new()
+    }
+}
+
+/// Memory registered with an engine; dropping it takes the memory out.
+pub trait RawRegistration: Send + Sync {
+    /// Why it is not in use, if it is not.
+    fn refusal(&self) -> Option<&str>;
+    /// See [`crate::Registration::replace`].
+    fn replace(&mut self, region: Region) -> Result<()>;
+}
+
+/// A registration that stands for nothing, and why.
+pub(crate) struct Unregistered(pub(crate) String);
+
+impl RawRegistration for Unregistered {
+    fn refusal(&self) -> Option<&str> {
+        Some(&self.0)
+    }
+
+    fn replace(&mut self, _region: Region) -> Result<()> {
+        Ok(())
     }
 }
 

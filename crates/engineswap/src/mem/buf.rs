@@ -1,12 +1,17 @@
-//! A heap buffer aligned for O_DIRECT.
+//! A buffer aligned for O_DIRECT, on the heap or in an arena.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-/// A zeroed heap buffer whose address and capacity are multiples of 4096.
+use super::BufArena;
+
+/// A buffer whose address and capacity are multiples of 4096.
 pub struct AlignedBuf {
     ptr: NonNull<u8>,
     len: usize,
+    /// Where it goes when it is dropped; the heap if nowhere else.
+    home: Option<Arc<BufArena>>,
 }
 
 // SAFETY: the buffer is owned memory without interior sharing; moving or sharing it between threads is like
@@ -29,7 +34,15 @@ impl AlignedBuf {
         // SAFETY: the layout has a size above zero.
         let raw = unsafe { alloc_zeroed(layout) };
         let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
-        AlignedBuf { ptr, len }
+        AlignedBuf { ptr, len, home: None }
+    }
+
+    /// A buffer of an arena.
+    ///
+    /// # Safety
+    /// `len` initialised bytes of `home`'s memory, aligned, that are this buffer's alone until they are given back.
+    pub(super) unsafe fn of_arena(ptr: NonNull<u8>, len: usize, home: Arc<BufArena>) -> AlignedBuf {
+        AlignedBuf { ptr, len, home: Some(home) }
     }
 
     fn layout(len: usize) -> Layout {
@@ -39,7 +52,10 @@ impl AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with the same layout, freed once.
+        if let Some(home) = &self.home {
+            return home.give_back(self.ptr.as_ptr());
+        }
+        // SAFETY: no arena's, so allocated in `zeroed` with the same layout, freed once.
         unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) }
     }
 }

@@ -9,6 +9,7 @@
 //! let go only after the epoch's grace, so a reader under a guard that has found a frame in a slot reads a shared
 //! frame, and may count itself in. Frame numbers never leave this module's siblings.
 
+use super::Region;
 use super::pages::Pages;
 use super::slots::Clock;
 use std::ops::{Deref, DerefMut};
@@ -31,6 +32,9 @@ pub struct FrameArena {
     /// Frames that are not free. Written under `lists`.
     in_use: AtomicUsize,
     limit: AtomicUsize,
+    /// [`Region`]s handed out. While there are any, no frame's memory goes back to the kernel: an engine may have
+    /// it registered, and would go on using pages that are no longer mapped here. Written under `lists`.
+    fixed: AtomicUsize,
     pub(super) clock: Mutex<Clock>,
 }
 
@@ -59,6 +63,7 @@ impl FrameArena {
             lists: Mutex::default(),
             in_use: AtomicUsize::new(0),
             limit: AtomicUsize::new(max_frames),
+            fixed: AtomicUsize::new(0),
             clock: Mutex::default(),
         })
     }
@@ -157,7 +162,20 @@ impl FrameArena {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Its memory, to be registered ([`crate::Io::register_buffers`]), which backs all of the reservation at once.
+    /// While it lives, frames above the limit are not given back to the kernel.
+    pub fn region(self: &Arc<Self>) -> Region {
+        let lists = self.lists();
+        self.fixed.store(self.fixed.load(Relaxed) + 1, Relaxed);
+        drop(lists);
+        Region::new(self.pages.base(), self.pages.len(), Arc::new(Fixed { arena: Arc::clone(self) }))
+    }
+
+    /// To be called under the lists' lock.
     fn discard(&self, id: u32) {
+        if self.fixed.load(Relaxed) > 0 {
+            return;
+        }
         // SAFETY: callers own the frame: it is free (under the list's lock) or its count has just fallen to 0.
         unsafe { self.pages.discard(id as usize * self.frame_bytes, self.frame_bytes) }
     }
@@ -222,6 +240,18 @@ impl Drop for Unlinked {
         for &id in &self.ids {
             self.arena.let_go(id);
         }
+    }
+}
+
+/// Keeps the frames' memory where it is.
+struct Fixed {
+    arena: Arc<FrameArena>,
+}
+
+impl Drop for Fixed {
+    fn drop(&mut self) {
+        let _lists = self.arena.lists();
+        self.arena.fixed.store(self.arena.fixed.load(Relaxed) - 1, Relaxed);
     }
 }
 

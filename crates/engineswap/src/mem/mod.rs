@@ -4,6 +4,7 @@
 //!
 //! - [`AlignedBuf`]: a heap buffer fit for O_DIRECT.
 //! - [`ForeignBuf`]: memory of somebody else, lent to an operation (its constructors are `unsafe`).
+//! - [`BufArena`]: many of these in one mapping; [`Region`]: an arena's memory, to be registered with an engine.
 //! - [`epoch`]: readers without locks or reference counts; what is replaced is dropped when no reader can see it.
 //! - [`FrameArena`], [`SlotArray`]: frames of a cache, found through arrays of slots, evicted by CLOCK.
 //! - [`AppendArena`]: append-only memory with one writer and any number of readers.
@@ -12,18 +13,22 @@
 
 mod append;
 mod buf;
+mod buffers;
 pub mod epoch;
 mod foreign;
 mod frames;
 mod pages;
 mod prefetch;
+mod region;
 mod slots;
 mod words;
 
 pub use append::{AppendArena, ArenaPos, ArenaWriter};
 pub use buf::AlignedBuf;
+pub use buffers::BufArena;
 pub use foreign::ForeignBuf;
 pub use frames::{FrameArena, FreeFrame, PinnedFrame};
 pub use prefetch::{prefetch, prefetch_ref};
+pub use region::Region;
 pub use slots::SlotArray;
 pub use words::AtomicWords;

@@ -44,6 +44,25 @@ impl Pages {
         Pages { base, len, map, map_len }
     }
 
+    /// Memory on huge pages of the system's pool, all of them reserved at once; `None` if it has not enough.
+    pub fn from_pool(len: usize) -> Option<Pages> {
+        let len = len.max(1).checked_next_multiple_of(HUGE)?;
+        #[cfg(not(miri))]
+        {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
+            let rights = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing of ours.
+            let p = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
+            let base = NonNull::new(p.cast::<u8>()).filter(|_| p != libc::MAP_FAILED)?;
+            Some(Pages { base, len, map: base, map_len: len })
+        }
+        #[cfg(miri)]
+        {
+            let _ = len;
+            None
+        }
+    }
+
     /// Address of the first byte. All `len` bytes are initialised (zero until written).
     #[inline(always)]
     pub fn base(&self) -> NonNull<u8> {

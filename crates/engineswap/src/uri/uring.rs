@@ -36,6 +36,10 @@ pub struct UringConfig {
     pub hybrid_iopoll: bool,
     /// Every request goes to a worker thread of the kernel (IOSQE_ASYNC), buffered writes included.
     pub force_async: bool,
+    /// Whether memory registered by [`crate::Io::register_buffers`] is used: `None` where the kernel allows it.
+    pub fixed_buffers: Option<bool>,
+    /// Rings clone their registered memory from one ring (Linux 6.12), so that it is counted and pinned once.
+    pub clone_buffers: Option<bool>,
     /// IORING_REGISTER_RING_FDS (Linux 5.18): the ring is known to the kernel by a number.
     pub registered_ring: Option<bool>,
     /// The most workers for reads and writes of files and devices (Linux 5.15).
@@ -67,6 +71,8 @@ impl Default for UringConfig {
             iopoll: false,
             hybrid_iopoll: false,
             force_async: false,
+            fixed_buffers: None,
+            clone_buffers: None,
             registered_ring: None,
             bounded_workers: None,
             unbounded_workers: None,
@@ -89,7 +95,7 @@ fn cpus(name: &str, value: Option<&str>) -> Result<Vec<u32>> {
 
 impl UringConfig {
     /// The options' names.
-    pub const OPTIONS: [&'static str; 19] = [
+    pub const OPTIONS: [&'static str; 21] = [
         "depth",
         "single_issuer",
         "defer_taskrun",
@@ -103,6 +109,8 @@ impl UringConfig {
         "iopoll",
         "hybrid_iopoll",
         "force_async",
+        "fixed_buffers",
+        "clone_buffers",
         "registered_ring",
         "bounded_workers",
         "unbounded_workers",
@@ -129,6 +137,8 @@ impl UringConfig {
             "iopoll" => self.iopoll = on(name, value)?,
             "hybrid_iopoll" => self.hybrid_iopoll = on(name, value)?,
             "force_async" => self.force_async = on(name, value)?,
+            "fixed_buffers" => self.fixed_buffers = flag(name, value)?,
+            "clone_buffers" => self.clone_buffers = flag(name, value)?,
             "registered_ring" => self.registered_ring = flag(name, value)?,
             "bounded_workers" => self.bounded_workers = Some(number(name, value, 1, 65_535)?),
             "unbounded_workers" => self.unbounded_workers = Some(number(name, value, 1, 65_535)?),
@@ -159,6 +169,10 @@ impl UringConfig {
             (!self.sqpoll && self.sqpoll_idle_ms.is_some(), "'sqpoll_idle_ms' needs 'sqpoll'"),
             (!self.sqpoll && self.sqpoll_cpu.is_some(), "'sqpoll_cpu' needs 'sqpoll'"),
             (!self.sqpoll && on(self.sqpoll_share), "'sqpoll_share' needs 'sqpoll'"),
+            (
+                on(self.clone_buffers) && self.fixed_buffers == Some(false),
+                "'clone_buffers' needs 'fixed_buffers': there is nothing else to clone",
+            ),
             (self.hybrid_iopoll && !self.iopoll, "'hybrid_iopoll' needs 'iopoll'"),
             (
                 self.iopoll && self.force_async,
@@ -195,6 +209,8 @@ impl fmt::Display for UringConfig {
             ("iopoll", set(self.iopoll)),
             ("hybrid_iopoll", set(self.hybrid_iopoll)),
             ("force_async", set(self.force_async)),
+            ("fixed_buffers", self.fixed_buffers),
+            ("clone_buffers", self.clone_buffers),
             ("registered_ring", self.registered_ring),
         ];
         for (name, value) in flags {
@@ -258,6 +274,7 @@ mod tests {
             ("sqpoll_cpu=0", "needs 'sqpoll'"),
             ("sqpoll_share", "needs 'sqpoll'"),
             ("hybrid_iopoll", "needs 'iopoll'"),
+            ("clone_buffers&fixed_buffers=off", "needs 'fixed_buffers'"),
             ("iopoll&force_async", "excludes 'iopoll'"),
             ("min_wait_us=5", "needs 'reap'"),
             ("iopoll&reap=4&min_wait_us=5", "excludes 'iopoll'"),

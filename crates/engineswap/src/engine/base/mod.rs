@@ -15,10 +15,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{Engine, RawQueue, runner};
+use super::{Engine, RawQueue, RawRegistration, Unregistered, runner};
 use crate::Result;
 use crate::file::{File, FileLock, OpenHow};
 use crate::io::{DirEntry, EngineInfo, Metadata};
+use crate::mem::Region;
 use crate::op::{Done, Op, Purpose};
 use crate::probes::{self, Event};
 use crate::stats::{IoStats, Stats};
@@ -31,6 +32,10 @@ pub(crate) trait Driver: Send + Sync {
     fn info(&self) -> EngineInfo;
     /// A queue for the calling thread.
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>>;
+    /// See [`Engine::register_buffers`].
+    fn register_buffers(&self, _region: Region) -> Result<Box<dyn RawRegistration>> {
+        Ok(Box::new(Unregistered(format!("{} has no registered buffers", self.info().name))))
+    }
     /// The depth of the queues made for [`Engine::run`].
     fn run_depth(&self) -> u32;
 }
@@ -106,6 +111,10 @@ impl<D: Driver> Engine for OsEngine<D> {
 
     fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>> {
         self.driver.queue(depth, &self.stats)
+    }
+
+    fn register_buffers(&self, region: Region) -> Result<Box<dyn RawRegistration>> {
+        self.driver.register_buffers(region)
     }
 
     fn run(&self, ops: Vec<Op>) -> Vec<Done> {

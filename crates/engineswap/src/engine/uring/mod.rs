@@ -4,6 +4,7 @@
 //! DEFER_TASKRUN, COOP_TASKRUN; and NO_SQARRAY. Each is dropped when the kernel refuses it, newest first, unless
 //! it was asked for.
 
+mod buffers;
 mod explain;
 mod queue;
 mod ring;
@@ -15,12 +16,14 @@ mod tests;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use self::buffers::{Buffers, RingBuffers};
 use self::explain::explain;
 use self::queue::UringQueue;
 use self::ring::{Ring, Setup};
 use super::base::{Driver, OsEngine};
-use super::{Engine, RawQueue};
+use super::{Engine, RawQueue, RawRegistration, Unregistered};
 use crate::io::EngineInfo;
+use crate::mem::Region;
 use crate::stats::Stats;
 use crate::uri::UringConfig;
 use crate::{Error, Result};
@@ -33,6 +36,7 @@ pub fn open(config: &UringConfig, mut reasons: Vec<String>) -> Result<Arc<dyn En
         config: setup::resolved(config, &setup),
         setup,
         shared: shared_thread(config, &setup)?,
+        buffers: Buffers::new(config),
         reasons: Vec::new(),
     };
     // Whatever else was asked for shows now, not at the first queue.
@@ -63,6 +67,7 @@ struct Uring {
     config: UringConfig,
     setup: Setup,
     shared: Option<OwnedFd>,
+    buffers: Option<Arc<Buffers>>,
     reasons: Vec<String>,
 }
 
@@ -111,7 +116,15 @@ impl Driver for Uring {
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
         let depth = depth.clamp(1, self.config.depth);
-        Ok(Box::new(UringQueue::new(self.ring(depth)?, depth, &self.config, stats)))
+        let buffers = self.buffers.as_ref().map(RingBuffers::new);
+        Ok(Box::new(UringQueue::new(self.ring(depth)?, depth, &self.config, buffers, stats)))
+    }
+
+    fn register_buffers(&self, region: Region) -> Result<Box<dyn RawRegistration>> {
+        match &self.buffers {
+            Some(b) => b.register(region),
+            None => Ok(Box::new(Unregistered("fixed_buffers is off".into()))),
+        }
     }
 
     fn run_depth(&self) -> u32 {

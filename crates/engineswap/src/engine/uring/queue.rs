@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::buffers::RingBuffers;
 use super::ring::Ring;
 use super::sys::{self, Sqe};
 use crate::engine::RawQueue;
@@ -31,10 +32,17 @@ pub(super) struct UringQueue {
     /// Chains may be linked in the ring. A polling thread that serves several rings takes eight requests from each
     /// at a time, and a link from the eighth to the ninth orders nothing.
     links: bool,
+    buffers: Option<RingBuffers>,
 }
 
 impl UringQueue {
-    pub(super) fn new(ring: Ring, depth: u32, config: &UringConfig, stats: &Arc<Stats>) -> UringQueue {
+    pub(super) fn new(
+        ring: Ring,
+        depth: u32,
+        config: &UringConfig,
+        buffers: Option<RingBuffers>,
+        stats: &Arc<Stats>,
+    ) -> UringQueue {
         let mut core = Core::new(depth, stats);
         core.set_policy(Policy { workers: true, force_async: config.force_async, polled: config.iopoll });
         UringQueue {
@@ -42,6 +50,7 @@ impl UringQueue {
             core,
             queued: VecDeque::new(),
             refused: 0,
+            buffers,
             links: !config.sqpoll,
             group: config.reap.unwrap_or(1),
             min_wait_us: config.min_wait_us.unwrap_or(0),
@@ -54,6 +63,9 @@ impl UringQueue {
             return;
         }
         self.core.tick();
+        if let Some(b) = &mut self.buffers {
+            b.follow(&self.ring);
+        }
         while self.ring.space() > 0 {
             let Some(mut i) = self.core.next_pending() else { break };
             let Some(mut request) = self.core.request(i) else {
@@ -98,6 +110,16 @@ impl UringQueue {
             }
             // The length travels in the address, the mode (0) in the length.
             What::Allocate { len } => (s.opcode, s.addr) = (sys::OP_FALLOCATE, len),
+        }
+        let fixed = match (r.what, &self.buffers) {
+            (What::Read { ptr, len } | What::Write { ptr, len, .. }, Some(b)) => b.find(ptr, len),
+            _ => None,
+        };
+        if let Some(place) = fixed {
+            s.opcode = if s.opcode == sys::OP_READ { sys::OP_READ_FIXED } else { sys::OP_WRITE_FIXED };
+            // The index of the buffer is the first of the remaining fields.
+            s.rest[0] = u64::from(place.to_le());
+            self.core.stats().fixed();
         }
         if r.force_async {
             s.flags |= sys::IOSQE_ASYNC;

@@ -1,0 +1,279 @@
+//! Registered buffers: one table for the engine, a copy of it in each ring.
+//!
+//! The engine's table is kept in a ring of its own, which is where the kernel's refusal shows at once; the queues' rings
+//! clone it (Linux 6.12), so that memory is pinned and counted once, or register the same memory themselves. A ring
+//! follows a change of the table at its next submission. What a table names is kept mapped by it, on the same pages,
+//! so an address found in a ring's copy always means the pages that the kernel has.
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::explain::explain;
+use super::ring::{Ring, Setup};
+use super::sys;
+use crate::engine::{RawRegistration, Unregistered};
+use crate::mem::Region;
+use crate::uri::UringConfig;
+use crate::{Error, ErrorKind, Result};
+
+/// Places in a table.
+const SLOTS: usize = 64;
+/// The most bytes of one place: the kernel's limit.
+const MAX_PIECE: usize = 1 << 30;
+
+/// A part of a region in a place of the table.
+#[derive(Clone)]
+struct Piece {
+    base: usize,
+    len: usize,
+    region: Region,
+}
+
+type Pieces = Vec<Option<Piece>>;
+
+struct Table {
+    /// The ring that the others clone from; none if they don't.
+    ring: Option<OwnedFd>,
+    pieces: Pieces,
+}
+
+/// The engine's table.
+pub(super) struct Buffers {
+    table: Mutex<Table>,
+    /// Counts the changes.
+    version: AtomicU64,
+    asked: bool,
+    clones: Option<bool>,
+}
+
+impl Buffers {
+    /// `None` if there are to be none.
+    pub(super) fn new(config: &UringConfig) -> Option<Arc<Buffers>> {
+        (config.fixed_buffers != Some(false)).then(|| {
+            Arc::new(Buffers {
+                table: Mutex::new(Table { ring: None, pieces: vec![None; SLOTS] }),
+                version: AtomicU64::new(0),
+                asked: config.fixed_buffers == Some(true),
+                clones: config.clone_buffers,
+            })
+        })
+    }
+
+    pub(super) fn register(self: &Arc<Self>, region: Region) -> Result<Box<dyn RawRegistration>> {
+        match self.add(&region) {
+            Ok(places) => Ok(Box::new(Registered { buffers: Arc::clone(self), places })),
+            Err(e) if self.asked => Err(e),
+            Err(e) => Ok(Box::new(Unregistered(e.to_string()))),
+        }
+    }
+
+    /// Registers a region with the engine's own ring.
+    fn add(&self, region: &Region) -> Result<Vec<usize>> {
+        let mut guard = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = &mut *guard;
+        let (base, bytes) = (region.base() as usize, region.bytes());
+        let n = bytes.div_ceil(MAX_PIECE);
+        let places: Vec<usize> = (0..SLOTS).filter(|i| table.pieces[*i].is_none()).take(n).collect();
+        if places.len() < n {
+            let why = format!("no room for {bytes} bytes more: a table has {SLOTS} places of 1 GiB at most");
+            return Err(Error::new(ErrorKind::Unsupported, "io_uring_register", why));
+        }
+        let refused = |e| refusal(e, bytes);
+        let fd = match &table.ring {
+            Some(fd) => fd.try_clone().map_err(|e| Error::from_std("io_uring_register", &e))?,
+            None => {
+                let fd = source().map_err(refused)?;
+                // One place filled and cloned says whether rings can clone.
+                let can = sparse(fd.as_raw_fd()).map(|()| source().and_then(|to| clone(&to, &fd, false)));
+                match (can.map_err(refused)?, self.clones) {
+                    (_, Some(false)) => {}
+                    (Ok(()), _) => {
+                        table.ring =
+                            Some(fd.try_clone().map_err(|e| Error::from_std("io_uring_register", &e))?)
+                    }
+                    (Err(e), Some(true)) => {
+                        return Err(explain(
+                            "io_uring_register",
+                            e,
+                            &["clone_buffers needs Linux 6.12".into()],
+                        ));
+                    }
+                    (Err(_), None) => {}
+                }
+                fd
+            }
+        };
+        for (k, place) in places.iter().enumerate() {
+            let at = k * MAX_PIECE;
+            let piece = Piece { base: base + at, len: (bytes - at).min(MAX_PIECE), region: region.clone() };
+            if let Err(e) = put(fd.as_raw_fd(), *place, Some(&piece)) {
+                for p in &places[..k] {
+                    // Its ring may be gone after this function anyway.
+                    let _ = put(fd.as_raw_fd(), *p, None);
+                    table.pieces[*p] = None;
+                }
+                return Err(refused(e));
+            }
+            table.pieces[*place] = Some(piece);
+        }
+        self.version.fetch_add(1, Ordering::Release);
+        Ok(places)
+    }
+
+    fn remove(&self, places: &[usize]) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        for p in places {
+            if let Some(fd) = &table.ring {
+                // The kernel does not refuse to empty a place; if it did, the piece would have to stay.
+                if put(fd.as_raw_fd(), *p, None).is_err() {
+                    continue;
+                }
+            }
+            table.pieces[*p] = None;
+        }
+        self.version.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// The places of one registration.
+struct Registered {
+    buffers: Arc<Buffers>,
+    places: Vec<usize>,
+}
+
+impl RawRegistration for Registered {
+    fn refusal(&self) -> Option<&str> {
+        self.places.is_empty().then_some("its replacement was refused")
+    }
+
+    fn replace(&mut self, region: Region) -> Result<()> {
+        self.buffers.remove(&std::mem::take(&mut self.places));
+        self.places = self.buffers.add(&region)?;
+        Ok(())
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.buffers.remove(&self.places);
+    }
+}
+
+/// A ring's copy of the table.
+pub(super) struct RingBuffers {
+    engine: Arc<Buffers>,
+    seen: u64,
+    /// The ring has a table in the kernel.
+    has_table: bool,
+    pieces: Pieces,
+}
+
+impl RingBuffers {
+    pub(super) fn new(engine: &Arc<Buffers>) -> RingBuffers {
+        RingBuffers { engine: Arc::clone(engine), seen: 0, has_table: false, pieces: Vec::new() }
+    }
+
+    /// Follows the engine's table. If the kernel refuses (memory), the ring goes on without.
+    pub(super) fn follow(&mut self, ring: &Ring) {
+        if self.engine.version.load(Ordering::Acquire) == self.seen {
+            return;
+        }
+        let engine = Arc::clone(&self.engine);
+        let table = engine.table.lock().unwrap_or_else(PoisonError::into_inner);
+        self.seen = engine.version.load(Ordering::Acquire);
+        let done = match &table.ring {
+            Some(from) => self.clone_from(ring, from),
+            None => self.register_anew(ring.fd(), &table.pieces),
+        };
+        self.pieces = if done.is_ok() { table.pieces.clone() } else { Vec::new() };
+    }
+
+    fn clone_from(&mut self, ring: &Ring, from: &OwnedFd) -> std::result::Result<(), i32> {
+        // SAFETY: the ring is open as long as it is borrowed.
+        let to = unsafe { BorrowedFd::borrow_raw(ring.fd()) };
+        if self.has_table && clone(&to, from, true).is_err() {
+            // Linux 6.12 does not replace.
+            drop_table(ring.fd());
+            self.has_table = false;
+        } else if self.has_table {
+            return Ok(());
+        }
+        clone(&to, from, false)?;
+        self.has_table = true;
+        Ok(())
+    }
+
+    fn register_anew(&mut self, fd: RawFd, pieces: &Pieces) -> std::result::Result<(), i32> {
+        if std::mem::take(&mut self.has_table) {
+            drop_table(fd);
+        }
+        sparse(fd)?;
+        self.has_table = true;
+        let filled = pieces.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?)));
+        filled.into_iter().try_for_each(|(i, p)| put(fd, i, Some(p)))
+    }
+
+    /// The place whose memory holds all of these bytes.
+    pub(super) fn find(&self, ptr: *const u8, len: u32) -> Option<u16> {
+        let (start, end) = (ptr as usize, ptr as usize + len as usize);
+        let holds = |p: &Option<Piece>| p.as_ref().is_some_and(|p| p.base <= start && end <= p.base + p.len);
+        self.pieces.iter().position(holds).map(|i| i as u16)
+    }
+}
+
+fn refusal(errno: i32, bytes: usize) -> Error {
+    let why = match errno {
+        libc::ENOMEM => format!(
+            "registering {bytes} bytes exceeds RLIMIT_MEMLOCK or the memory there is; raise the limit (`ulimit -l`, \
+             LimitMEMLOCK= of systemd), register less, or do without fixed_buffers"
+        ),
+        libc::EINVAL => "sparse tables of registered buffers need Linux 5.19".into(),
+        _ => format!("the kernel refuses to register {bytes} bytes"),
+    };
+    Error::from_errno("io_uring_register", errno).with_kind(ErrorKind::Unsupported).detail(why)
+}
+
+/// A ring that any thread may register with, and that nobody enters.
+fn source() -> std::result::Result<OwnedFd, i32> {
+    let ring = Ring::new(1, &Setup::default())?;
+    // SAFETY: the ring is open during the call.
+    let fd = unsafe { BorrowedFd::borrow_raw(ring.fd()) };
+    fd.try_clone_to_owned().map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE))
+}
+
+/// Gives a ring a table of empty places.
+fn sparse(fd: RawFd) -> std::result::Result<(), i32> {
+    // struct io_uring_rsrc_register: number and flags, reserved, data, tags.
+    let arg = [SLOTS as u64 | u64::from(sys::RSRC_SPARSE) << 32, 0, 0, 0];
+    let size = size_of_val(&arg) as u32;
+    // SAFETY: that structure, which the kernel reads.
+    unsafe { sys::register(fd, sys::REGISTER_BUFFERS2, arg.as_ptr().cast(), size) }.map(drop)
+}
+
+/// Fills or empties a place.
+fn put(fd: RawFd, place: usize, piece: Option<&Piece>) -> std::result::Result<(), i32> {
+    let (base, len) = piece.map_or((std::ptr::null_mut(), 0), |p| {
+        (p.region.base().wrapping_add(p.base - p.region.base() as usize), p.len)
+    });
+    let iov = libc::iovec { iov_base: base.cast(), iov_len: len };
+    // struct io_uring_rsrc_update2: offset, data, tags, number.
+    let arg = [place as u64, &raw const iov as u64, 0, 1];
+    let size = size_of_val(&arg) as u32;
+    // SAFETY: that structure and one vector, which the kernel reads. The memory is kept by the piece's region, which
+    // the table that this place belongs to keeps as long as it names it.
+    unsafe { sys::register(fd, sys::REGISTER_BUFFERS_UPDATE, arg.as_ptr().cast(), size) }.map(drop)
+}
+
+fn clone(to: &impl AsRawFd, from: &OwnedFd, replace: bool) -> std::result::Result<(), i32> {
+    // struct io_uring_clone_buffers: the source, flags, offsets and number (all), reserved.
+    let flags = if replace { sys::CLONE_DST_REPLACE } else { 0 };
+    let arg: [u32; 8] = [from.as_raw_fd() as u32, flags, 0, 0, 0, 0, 0, 0];
+    // SAFETY: that structure, which the kernel reads.
+    unsafe { sys::register(to.as_raw_fd(), sys::REGISTER_CLONE_BUFFERS, arg.as_ptr().cast(), 1) }.map(drop)
+}
+
+fn drop_table(fd: RawFd) {
+    // SAFETY: no argument. It fails only if there is no table.
+    let _ = unsafe { sys::register(fd, sys::UNREGISTER_BUFFERS, std::ptr::null(), 0) };
+}

@@ -1,0 +1,211 @@
+//! Registered buffers: used where they lie in a registered arena, gone when they are not, refused with a reason.
+
+use super::*;
+use crate::ErrorKind;
+use crate::mem::{BufArena, FrameArena};
+
+/// The lines of this process's rings that name registered memory at this address.
+fn registered_at(address: *const u8) -> usize {
+    let want = format!("0x{:x}/", address as usize);
+    let infos = std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
+    let texts = infos.filter_map(|f| std::fs::read_to_string(f.path()).ok());
+    texts.map(|t| t.lines().filter(|l| l.contains(&want)).count()).sum()
+}
+
+fn read_into(f: &File, n: u64, buf: Buf) -> Op {
+    Op::read(f, n * 4096, 4096, buf, P).user(n)
+}
+
+#[test]
+fn buffers_of_a_registered_arena_are_used_as_such() {
+    for uri in ["io_uring?fixed_buffers", "io_uring?clone_buffers=off", "io_uring?sqpoll"] {
+        let Some(io) = open(uri) else { return };
+        let dir = dir();
+        let f = filled(&io, dir.path(), 16);
+        let (frames, bufs) = (FrameArena::new(4096, 64), BufArena::new(4096, 16));
+        let mut q = io.queue(16).unwrap();
+        let mut round = |what: &str, want: u64| {
+            let before = io.stats().fixed;
+            for n in 0..4 {
+                q.push(read_into(&f, n, Buf::Frame(frames.alloc().unwrap()))).unwrap();
+                q.push(read_into(&f, n, Buf::Aligned(bufs.alloc().unwrap()))).unwrap();
+                q.push(read_page(&f, n)).unwrap();
+            }
+            let mut done = 0;
+            while q.in_flight() > 0 {
+                q.wait(1).unwrap();
+                while let Some(d) = q.pop() {
+                    assert_eq!(d.result.unwrap(), 4096);
+                    let bytes = match &d.buf {
+                        Buf::Frame(b) => &b[..],
+                        Buf::Aligned(b) => &b[..],
+                        _ => panic!("no buffer came back"),
+                    };
+                    assert!(bytes == page(d.user), "{uri}, {what}: page {}", d.user);
+                    done += 1;
+                }
+            }
+            assert_eq!((done, io.stats().fixed - before), (12, want), "{uri}: {what}");
+        };
+        round("nothing registered", 0);
+        let mut one = io.register_buffers(frames.region()).unwrap();
+        assert_eq!(one.refusal(), None, "{uri}");
+        round("frames registered", 4);
+        let two = io.register_buffers(bufs.region()).unwrap();
+        round("frames and buffers registered", 8);
+        let address = bufs.region().base();
+        assert!(registered_at(address) > 0, "{uri}: the kernel does not know the memory");
+        drop(two);
+        round("buffers taken out", 4);
+        assert_eq!(registered_at(address), 0, "{uri}: the kernel still has the memory");
+        one.replace(bufs.region()).unwrap();
+        round("frames replaced by buffers", 4);
+        drop(one);
+        round("all taken out", 0);
+    }
+}
+
+#[test]
+fn writes_from_registered_buffers_arrive() {
+    let Some(io) = open("io_uring?fixed_buffers") else { return };
+    let dir = dir();
+    let f = filled(&io, dir.path(), 8);
+    let bufs = BufArena::new(1 << 16, 4);
+    let _registered = io.register_buffers(bufs.region()).unwrap();
+    let mut q = io.queue(8).unwrap();
+    for i in 0..4u64 {
+        let mut b = bufs.alloc().unwrap();
+        for (k, p) in b.chunks_mut(4096).enumerate() {
+            p.copy_from_slice(&page(100 + i * 16 + k as u64));
+        }
+        let mut w = Op::write(&f, i << 16, 1 << 16, Buf::Aligned(b), P);
+        w.kind = crate::OpKind::Write { dsync: true };
+        q.push(w).unwrap();
+    }
+    while q.in_flight() > 0 {
+        q.wait(1).unwrap();
+        while let Some(d) = q.pop() {
+            assert_eq!(d.result.unwrap(), 1 << 16);
+        }
+    }
+    assert_eq!(io.stats().fixed, 4);
+    let mut back = vec![0; 4096];
+    for n in 0..64 {
+        f.read_exact_at(&mut back, n * 4096, P).unwrap();
+        assert!(back == page(100 + n), "page {n}");
+    }
+}
+
+#[test]
+fn frames_of_a_registered_arena_stay_where_they_are() {
+    // Memory given back to the kernel while it is registered would be read into unseen.
+    let Some(io) = open("io_uring?fixed_buffers") else { return };
+    let dir = dir();
+    let f = filled(&io, dir.path(), 4);
+    let frames = FrameArena::new(4096, 8);
+    let registered = io.register_buffers(frames.region()).unwrap();
+    for limit in [8, 1, 8, 0, 8] {
+        let held: Vec<_> = (0..limit).map(|_| frames.alloc().unwrap()).collect();
+        frames.set_limit(limit);
+        drop(held);
+        frames.set_limit(0);
+        frames.set_limit(8);
+        let ops = (0..4).map(|n| read_into(&f, n, Buf::Frame(frames.alloc().unwrap()))).collect();
+        for d in io.run(ops) {
+            let Buf::Frame(b) = d.buf else { panic!("no frame") };
+            assert!(b[..] == page(d.user), "limit {limit}: page {}", d.user);
+        }
+    }
+    assert_eq!(io.stats().fixed, 20);
+    drop(registered);
+}
+
+/// Kilobytes of pinned memory of this process.
+fn pinned_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmPin:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Runs one of this module's children with `sh -c` around it.
+fn child(name: &str, shell: &str) -> Option<String> {
+    let exe = std::env::current_exe().unwrap();
+    let name = format!("engine::uring::tests::buffers::{name}");
+    let line = format!("{shell} '{}' --exact {name} --nocapture --test-threads=1", exe.display());
+    let run = Command::new("sh").args(["-c", &line]).env("ENGINESWAP_TEST_CHILD", "1").output().unwrap();
+    let said = String::from_utf8_lossy(&run.stdout).into_owned() + &String::from_utf8_lossy(&run.stderr);
+    if said.contains("not found") || said.contains("Operation not permitted") {
+        println!("skipped: {said}");
+        return None;
+    }
+    assert!(run.status.success() && said.contains("1 passed"), "{said}");
+    Some(said)
+}
+
+#[test]
+fn clones_pin_memory_once() {
+    if std::env::var_os("ENGINESWAP_TEST_CHILD").is_none() {
+        // In a process of its own, where nobody else pins memory.
+        child("clones_pin_memory_once", "exec");
+        return;
+    }
+    const MIB: u64 = 8;
+    let Some(io) = open("io_uring") else { return };
+    if let Err(e) = Io::from_uri("io_uring?clone_buffers")
+        .and_then(|io| io.register_buffers(BufArena::new(4096, 1).region()).map(drop))
+    {
+        return println!("skipped: {e}");
+    }
+    drop(io);
+    let dir = dir();
+    for (uri, times) in [("io_uring?clone_buffers", 1), ("io_uring?clone_buffers=off", 3)] {
+        let io = open(uri).unwrap();
+        let f = filled(&io, dir.path(), 4);
+        let bufs = BufArena::new(1 << 16, (MIB << 4) as usize);
+        let before = pinned_kb();
+        let registered = io.register_buffers(bufs.region()).unwrap();
+        let mut queues: Vec<_> = (0..3).map(|_| io.queue(4).unwrap()).collect();
+        for q in &mut queues {
+            q.push(read_into(&f, 1, Buf::Aligned(bufs.alloc().unwrap()))).unwrap();
+            q.wait(1).unwrap();
+            assert_eq!(q.pop().unwrap().result.unwrap(), 4096);
+        }
+        assert_eq!(io.stats().fixed, 3);
+        // A ring that was tried and closed is taken apart in the background.
+        eventually(uri, || (pinned_kb() - before) >> 10 == MIB * times);
+        drop((queues, registered, io));
+        eventually("unpinned", || pinned_kb() == before);
+    }
+}
+
+#[test]
+fn a_refusal_degrades_or_says_why() {
+    if std::env::var_os("ENGINESWAP_TEST_CHILD").is_none() {
+        child(
+            "a_refusal_degrades_or_says_why",
+            "ulimit -l 1024; [ $(id -u) = 0 ] && set -- setpriv --bounding-set=-ipc_lock --inh-caps=-all; exec \"$@\"",
+        );
+        return;
+    }
+    let Some(io) = open("io_uring?depth=8") else { return };
+    let dir = dir();
+    let f = filled(&io, dir.path(), 4);
+    let bufs = BufArena::new(1 << 16, 64);
+    let registered = io.register_buffers(bufs.region()).unwrap();
+    assert!(registered.refusal().unwrap().contains("RLIMIT_MEMLOCK"), "{:?}", registered.refusal());
+    let ops = (0..4).map(|n| read_into(&f, n, Buf::Aligned(bufs.alloc().unwrap()))).collect();
+    for d in io.run(ops) {
+        assert_eq!(d.result.unwrap(), 4096);
+    }
+    assert_eq!(io.stats().fixed, 0);
+    let asked = open("io_uring?depth=8&fixed_buffers").unwrap();
+    let e = asked.register_buffers(bufs.region()).err().unwrap();
+    assert_eq!((e.kind(), e.errno()), (ErrorKind::Unsupported, Some(libc::ENOMEM)));
+    assert!(e.to_string().contains("RLIMIT_MEMLOCK"), "{e}");
+    // What fits is registered all the same.
+    let few = BufArena::new(1 << 16, 2);
+    assert_eq!(asked.register_buffers(few.region()).unwrap().refusal(), None);
+    // Engines without the notion go on without.
+    let posix = Io::from_uri("posix").unwrap();
+    assert!(posix.register_buffers(few.region()).unwrap().refusal().unwrap().contains("posix"));
+}

@@ -1,0 +1,39 @@
+//! [`Region`]: memory that may be registered with an engine.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// All of an arena's memory, kept while this lives. It gives no access: it only says where the memory is.
+#[derive(Clone)]
+pub struct Region {
+    base: NonNull<u8>,
+    len: usize,
+    _hold: Arc<dyn Send + Sync>,
+}
+
+// SAFETY: an address that is never dereferenced here, and an owner that is Send and Sync.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// The memory from `base` on, which `hold` keeps mapped and backed by the same pages.
+    pub(super) fn new(base: NonNull<u8>, len: usize, hold: Arc<dyn Send + Sync>) -> Region {
+        Region { base, len, _hold: hold }
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({} bytes)", self.len)
+    }
+}
