@@ -90,8 +90,10 @@ fn one_operation_alone_can_be_forced() {
 fn workers_keep_to_their_limit() {
     let Some((most, _)) = seen("io_uring?force_async&bounded_workers=1&unbounded_workers=1") else { return };
     assert_eq!(most, 1);
-    let (free, _) = seen("io_uring?force_async").unwrap();
-    assert!(free > 1, "{free} workers without a limit");
+    // Without the limit there are more, though not every time: on a busy machine one may have done all the work
+    // before a second is needed.
+    let more = (0..50).any(|_| seen("io_uring?force_async").is_some_and(|(free, _)| free > 1));
+    assert!(more, "never more than one worker without a limit");
 }
 
 #[test]
