@@ -4,6 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+COMPARE_ARGS ?=
 PREFIX ?= /usr/local
 
 .PHONY: help
@@ -42,6 +43,17 @@ capi: ## Build engineswap's C interface (libraries, header, pkg-config file) int
 install: ## Install engineswap's C interface below PREFIX (default /usr/local)
 	$(CARGO) build --release --locked -p engineswap-c
 	tools/install-capi target/release "$(PREFIX)"
+
+.PHONY: fio-plugin
+fio-plugin: ## Build engineswap as an I/O engine of the installed fio: target/fio/libengineswap_fio.so
+	$(CARGO) build --release --locked -p engineswap-c
+	headers=$$(tools/fetch-fio-headers target/fio) && \
+	  tools/build-fio-plugin target/release "$$headers" target/fio/libengineswap_fio.so
+	@echo target/fio/libengineswap_fio.so
+
+.PHONY: compare-fio
+compare-fio: fio-plugin ## Compare engineswap under fio with fio's own engines, interleaved (COMPARE_ARGS adds options)
+	tools/compare-fio-plugin $(COMPARE_ARGS)
 
 .PHONY: bench
 bench: build ## Run the standard workloads on a store of moderate size (BENCH_ARGS adds options)
