@@ -255,10 +255,37 @@ static void finish(struct io_u *io_u, const engineswap_completion *done)
 		io_u->resid = io_u->xfer_buflen - done->result;
 }
 
+/* One operation with nothing to overlap with: the library's plain calls. */
+static enum fio_q_status alone(struct thread_data *td, struct io_u *io_u, const engineswap_op *op)
+{
+	struct job *job = td->io_ops_data;
+	engineswap_completion done = { 0 };
+	engineswap_error err;
+	size_t n = op->len;
+
+	if (fio_fill_issue_time(td))
+		fio_gettime(&io_u->issue_time, NULL);
+	if (op->kind == ENGINESWAP_OP_READ)
+		done.result = engineswap_file_read(op->file, op->buffer, op->len, op->offset, op->purpose, &n, &err);
+	else if (op->kind == ENGINESWAP_OP_WRITE)
+		done.result = engineswap_file_write(op->file, op->buffer, op->len, op->offset, op->purpose, &err);
+	else
+		done.result = engineswap_run(job->engine, op, 1, &done, &err);
+	if (done.result < 0) {
+		done.os_errno = err.os_errno;
+		dprint(FD_IO, "engineswap: %s\n", err.message);
+	} else {
+		done.result = n;
+	}
+	finish(io_u, &done);
+	if (io_u->error)
+		td_verror(td, io_u->error, "xfer");
+	return FIO_Q_COMPLETED;
+}
+
 static enum fio_q_status engineswap_fio_queue(struct thread_data *td, struct io_u *io_u)
 {
 	struct job *job = td->io_ops_data;
-	engineswap_completion done;
 	engineswap_error err;
 	engineswap_op op;
 	int32_t code;
@@ -275,17 +302,8 @@ static enum fio_q_status engineswap_fio_queue(struct thread_data *td, struct io_
 		io_u->error = EOPNOTSUPP;
 		return FIO_Q_COMPLETED;
 	}
-	if (!job->queue) {
-		if (fio_fill_issue_time(td))
-			fio_gettime(&io_u->issue_time, NULL);
-		code = engineswap_run(job->engine, &op, 1, &done, &err);
-		finish(io_u, &done);
-		if (code < 0) {
-			dprint(FD_IO, "engineswap: %s\n", err.message);
-			td_verror(td, io_u->error, "xfer");
-		}
-		return FIO_Q_COMPLETED;
-	}
+	if (!job->queue)
+		return alone(td, io_u, &op);
 	code = engineswap_queue_push(job->queue, &op, &err);
 	if (code == ENGINESWAP_QUEUE_FULL)
 		return FIO_Q_BUSY;

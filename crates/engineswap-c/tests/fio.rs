@@ -46,7 +46,7 @@ fn text(out: &Output) -> String {
 fn fio(plugin: &Path, dir: &Path, args: &[&str]) -> Output {
     let mut c = Command::new("fio");
     c.current_dir(dir).env_remove("ENGINESWAP");
-    c.args(["--name=job", "--size=2m", "--bs=4k", "--direct=1", "--filename=file"]);
+    c.args(["--name=job", "--size=1m", "--bs=4k", "--direct=1", "--filename=file"]);
     c.arg(format!("--ioengine=external:{}", plugin.display())).args(args);
     c.output().unwrap()
 }
@@ -66,7 +66,7 @@ fn what_fio_writes_it_reads_back() {
             let (uri, depth) = (format!("--uri={uri}"), format!("--iodepth={depth}"));
             let verify = ["--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--rw=randwrite"];
             let text = good(fio(plugin, dir.path(), &[&verify[..], &[&uri, &depth]].concat()), &uri);
-            assert!(text.contains("issued rwts: total=512,512,0,0"), "{uri} {depth}: {text}");
+            assert!(text.contains("issued rwts: total=256,256,0,0"), "{uri} {depth}: {text}");
         }
     }
 }
