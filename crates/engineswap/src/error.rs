@@ -26,8 +26,10 @@ pub enum ErrorKind {
     Unsupported,
     /// A URI or an argument is wrong.
     InvalidInput,
-    /// An earlier operation of an ordered chain failed, so this one was not done.
+    /// An earlier operation of an ordered chain failed, so this one was not done; or its caller took it back.
     Canceled,
+    /// The operation did not end within its time limit and was taken back.
+    TimedOut,
     /// An earlier fsync of this file failed; its state is unknown for good.
     SyncFailed,
     /// Anything else that the kernel reports.

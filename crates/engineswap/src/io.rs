@@ -203,6 +203,14 @@ impl Queue {
         self.raw.in_flight()
     }
 
+    /// Takes operations back, all that have this tag. Those not started end at once; of those that the kernel has,
+    /// io_uring asks it to let go, and they end as canceled, or as if nothing had been asked if that came too late.
+    /// Either way each completion comes, once, and its buffer with it. What was transferred before stays. Returns how many
+    /// were found that can be taken back.
+    pub fn cancel(&mut self, user: u64) -> Result<usize> {
+        self.raw.cancel(user)
+    }
+
     /// The last operation pushed has no successor after all, if it asked for one ([`Op::chain`]).
     pub fn end_chain(&mut self) {
         self.raw.end_chain();

@@ -1,5 +1,7 @@
 //! Operations, their buffers, and their completions.
 
+use std::time::Duration;
+
 use crate::file::File;
 use crate::mem::{AlignedBuf, ForeignBuf, FreeFrame};
 use crate::{Error, Result};
@@ -71,13 +73,29 @@ pub struct Op {
     /// io_uring: hand it to a worker thread of the kernel at once, where its submission would block. A buffered
     /// write too. Other engines do as without.
     pub force_async: bool,
+    /// io_uring: the longest that it may take from its start on; then it is taken back and ends with
+    /// [`crate::ErrorKind::TimedOut`], its buffer as ever with the completion. A device that does not let go of a
+    /// transfer still ends it in its own time, and so does a plain call (a direct transfer that is not aligned). On
+    /// other engines, and with `sqpoll` or `iopoll`, an operation with a limit is refused.
+    pub time_limit: Option<Duration>,
 }
 
 impl Op {
     /// An operation of this kind, without what is optional.
     pub fn new(kind: OpKind, file: &File, offset: u64, len: u64, buf: Buf, purpose: Purpose) -> Op {
         let file = file.clone();
-        Op { kind, file, offset, len, buf, purpose, user: 0, chain: false, force_async: false }
+        Op {
+            kind,
+            file,
+            offset,
+            len,
+            buf,
+            purpose,
+            user: 0,
+            chain: false,
+            force_async: false,
+            time_limit: None,
+        }
     }
 
     /// A read of `len` bytes at `offset` into `buf`.
@@ -104,6 +122,12 @@ impl Op {
     /// The same, handed to a worker thread of the kernel at once ([`Op::force_async`]).
     pub fn force_async(mut self) -> Op {
         self.force_async = true;
+        self
+    }
+
+    /// The same with a time limit ([`Op::time_limit`]).
+    pub fn time_limit(mut self, limit: Duration) -> Op {
+        self.time_limit = Some(limit);
         self
     }
 

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::base::{self, OsFile};
 use crate::op::{Buf, Done, Op, OpKind};
@@ -64,6 +65,10 @@ struct Slot {
     id: u64,
     /// Done by plain calls, for the probes.
     plain: bool,
+    /// The caller has asked for it back while the kernel has it.
+    canceled: bool,
+    /// Seconds and nanoseconds of its time limit, for the kernel to read.
+    timer: [i64; 2],
     iov: Vec<libc::iovec>,
 }
 
@@ -79,6 +84,8 @@ pub(crate) struct Request {
     pub(crate) whole: bool,
     /// To be handed to a worker at once.
     pub(crate) force_async: bool,
+    /// What is left of its time.
+    pub(crate) limit: Option<Duration>,
 }
 
 /// What an engine's queues do besides.
@@ -90,6 +97,8 @@ pub(crate) struct Policy {
     pub(crate) force_async: bool,
     /// Completions are polled for: only direct reads and writes can be requests.
     pub(crate) polled: bool,
+    /// Operations may have time limits.
+    pub(crate) limits: bool,
 }
 
 /// The kind of a request, with memory that stays where it is while the slot is running.
@@ -163,6 +172,18 @@ pub(crate) fn canceled(op: &Op) -> Error {
     .range(op.offset, op.len)
 }
 
+/// The error of an operation that its caller took back.
+fn taken_back(op: &Op) -> Error {
+    let why = "taken back by its caller";
+    Error::new(ErrorKind::Canceled, base::name(op.kind), why).at(op.file.path()).range(op.offset, op.len)
+}
+
+/// The error of an operation with a time limit where there can be none.
+pub(crate) fn no_limit(op: &Op) -> Error {
+    let why = "a time limit needs the engine io_uring, without sqpoll and iopoll";
+    Error::new(ErrorKind::Unsupported, base::name(op.kind), why).at(op.file.path()).range(op.offset, op.len)
+}
+
 /// Whether this result lets a chain go on.
 pub(crate) fn is_full(op: &Op, result: &Result<u64>) -> bool {
     match (op.kind, result) {
@@ -185,6 +206,8 @@ impl Core {
             again: 0,
             started: 0,
             abandoned: false,
+            canceled: false,
+            timer: [0; 2],
             id: 0,
             plain: false,
             iov: Vec::new(),
@@ -201,6 +224,39 @@ impl Core {
             policy: Policy::default(),
             stats: stats.clone(),
         }
+    }
+
+    /// Takes back what has this tag: ends what has not been started, and returns how many that were, and the tags of
+    /// the requests that the kernel has to be asked for.
+    pub(crate) fn cancel(&mut self, user: u64) -> (usize, Vec<u64>) {
+        let (mut ended, mut asked) = (0, Vec::new());
+        for i in 0..self.slots.len() as u32 {
+            let s = &mut self.slots[i as usize];
+            let Some(op) = s.op.as_ref().filter(|op| op.user == user && !s.abandoned) else { continue };
+            match s.state {
+                State::Running => {
+                    s.canceled = true;
+                    asked.push(self.tag(i));
+                }
+                State::Pending | State::Chained => {
+                    let e = taken_back(op);
+                    self.pending.retain(|p| *p != i);
+                    self.finish(i, Err(e));
+                    ended += 1;
+                }
+                State::Free => {}
+            }
+        }
+        (ended, asked)
+    }
+
+    /// The time limit of a request, where the kernel can read it as long as the slot is running.
+    pub(crate) fn timer(&mut self, i: u32, limit: Duration) -> *const [i64; 2] {
+        let s = &mut self.slots[i as usize];
+        // A limit of nothing would be none.
+        let limit = limit.max(Duration::from_nanos(1));
+        s.timer = [limit.as_secs().min(i64::MAX as u64) as i64, i64::from(limit.subsec_nanos())];
+        &raw const s.timer
     }
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
@@ -228,9 +284,15 @@ impl Core {
         }
         let s = &mut self.slots[i as usize];
         s.op = Some(op);
-        (s.done, s.again, s.started, s.next, s.abandoned) = (0, 0, 0, None, false);
+        (s.done, s.again, s.started, s.next, s.abandoned, s.canceled) = (0, 0, 0, None, false, false);
         (s.id, s.plain) = (0, false);
         s.before = Before::Nothing;
+        if let Some(op) = s.op.as_ref().filter(|op| op.time_limit.is_some() && !self.policy.limits) {
+            let e = no_limit(op);
+            s.state = State::Chained;
+            self.finish(i, Err(e));
+            return Ok(());
+        }
         match before {
             Chain::None | Chain::Finished(true) => {
                 s.state = State::Pending;
@@ -370,6 +432,10 @@ impl Core {
         if self.policy.polled && !(direct && matches!(op.kind, OpKind::Read | OpKind::Write { .. })) {
             return None;
         }
+        let limit = op.time_limit.map(|all| {
+            let since = if s.started == 0 { 0 } else { self.now.saturating_sub(s.started) };
+            all.saturating_sub(Duration::from_nanos(since))
+        });
         let left = (op.len - s.done).min(MAX_TRANSFER);
         let offset = op.offset + s.done;
         let mut whole = true;
@@ -384,7 +450,9 @@ impl Core {
                     OpKind::Write { dsync } => (true, dsync),
                     _ => (false, false),
                 };
-                if write && !direct && !dsync && !force_async || dsync && os.check_sync("write").is_err() {
+                if write && !direct && !dsync && !force_async && op.time_limit.is_none()
+                    || dsync && os.check_sync("write").is_err()
+                {
                     return None;
                 }
                 let (ptr, len) = match &mut op.buf {
@@ -434,7 +502,7 @@ impl Core {
             OpKind::SyncRange => (What::SyncRange { len: op.len }, true),
             OpKind::Allocate => (What::Allocate { len: op.len }, true),
         };
-        Some(Request { fd, offset, what, punted: punted || force_async, whole, force_async })
+        Some(Request { fd, offset, what, punted: punted || force_async, whole, force_async, limit })
     }
 
     /// Does an operation by plain calls, from its beginning, and finishes it.
@@ -460,9 +528,20 @@ impl Core {
         if res < 0 {
             let errno = res.unsigned_abs().min(i32::MAX as u64) as i32;
             match errno {
+                libc::ECANCELED | libc::EINTR | libc::EAGAIN if s.canceled => {
+                    let e = taken_back(op);
+                    return self.finish_counted(i, now, Err(e));
+                }
                 libc::ECANCELED if s.before != Before::Nothing => {
                     s.state = State::Chained;
                     return self.settle_before(i);
+                }
+                // An operation with a limit is never linked to another, so nothing else cancels it.
+                libc::ECANCELED if op.time_limit.is_some() => {
+                    let why = format!("not done within {:?}", op.time_limit.unwrap_or_default());
+                    let e = Error::new(ErrorKind::TimedOut, base::name(op.kind), why);
+                    let e = e.at(op.file.path()).range(op.offset, op.len);
+                    return self.finish_counted(i, now, Err(e));
                 }
                 libc::EINTR | libc::EAGAIN if s.again < MAX_AGAIN => {
                     s.again += 1;
@@ -527,6 +606,10 @@ impl Core {
             )
             .at(op.file.path())
             .range(op.offset, op.len);
+            return self.finish_counted(i, now, Err(e));
+        }
+        if s.canceled {
+            let e = taken_back(op);
             return self.finish_counted(i, now, Err(e));
         }
         self.not_started(i);

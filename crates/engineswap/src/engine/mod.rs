@@ -98,6 +98,10 @@ pub trait RawQueue {
     fn wait(&mut self, min: usize) -> Result<()>;
     fn pop(&mut self) -> Option<Done>;
     fn in_flight(&self) -> usize;
+    /// See [`crate::Queue::cancel`]; without an answer of its own an engine finds none.
+    fn cancel(&mut self, _user: u64) -> Result<usize> {
+        Ok(0)
+    }
     /// The last operation pushed, if it is chained, has no successor.
     fn end_chain(&mut self) {}
     /// After an error of `submit` or `wait`: answers for every operation that is still held.

@@ -282,6 +282,11 @@ impl RawQueue for PosixQueue {
         self.core.in_flight()
     }
 
+    fn cancel(&mut self, user: u64) -> Result<usize> {
+        // What has been handed out cannot be taken back.
+        Ok(self.core.cancel(user).0)
+    }
+
     fn end_chain(&mut self) {
         self.core.end_chain();
     }

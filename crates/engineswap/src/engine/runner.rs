@@ -54,7 +54,7 @@ fn put_back(token: &Arc<u64>, queue: Box<dyn RawQueue>) {
 
 /// Runs all operations; the results are in their order.
 pub(super) fn run(token: &Arc<u64>, mut ops: Vec<Op>, make: Make<'_>, stats: &Stats) -> Vec<Done> {
-    if ops.len() == 1 {
+    if ops.len() == 1 && ops[0].time_limit.is_none() {
         return ops.into_iter().map(alone).collect();
     }
     // The place in the batch travels as the tag; the caller's tags wait in the results.
@@ -80,7 +80,7 @@ pub(super) fn run_with(
     stats: &Stats,
     each: &mut dyn FnMut(Done),
 ) {
-    if ops.len() < 2 {
+    if ops.len() < 2 && ops.iter().all(|op| op.time_limit.is_none()) {
         ops.into_iter().map(alone).for_each(each);
         return;
     }
@@ -150,7 +150,11 @@ fn refuse(op: &Op, e: Error) -> Error {
 fn one_by_one(ops: Vec<Op>, each: &mut dyn FnMut(Done)) {
     let mut go = true;
     for mut op in ops {
-        let result = if go { base::execute(&mut op) } else { Err(refuse(&op, super::core::canceled(&op))) };
+        let result = match (go, op.time_limit) {
+            (true, None) => base::execute(&mut op),
+            (true, Some(_)) => Err(refuse(&op, super::core::no_limit(&op))),
+            (false, _) => Err(refuse(&op, super::core::canceled(&op))),
+        };
         let chain = op.chain;
         go = !chain || super::core::is_full(&op, &result);
         each(Done { user: op.user, result, buf: op.buf });

@@ -77,9 +77,10 @@ impl Uring {
         let c = &self.config;
         // What a polling thread has not taken yet is in the way of what comes next.
         let entries = if c.sqpoll { depth * 2 } else { depth };
+        // And an operation with a time limit takes two places.
         let how = Setup { share: self.shared.as_ref().map(|fd| fd.as_raw_fd()), ..self.setup };
-        let mut ring =
-            Ring::new(entries.next_power_of_two(), &how).map_err(|e| explain("io_uring_setup", e, &[]))?;
+        let mut ring = Ring::new(entries.next_power_of_two().max(2), &how)
+            .map_err(|e| explain("io_uring_setup", e, &[]))?;
         let refused = |e, what: &str| explain("io_uring_register", e, &[what.to_string()]);
         if c.bounded_workers.is_some() || c.unbounded_workers.is_some() {
             ring.limit_workers(c.bounded_workers.unwrap_or(0), c.unbounded_workers.unwrap_or(0))

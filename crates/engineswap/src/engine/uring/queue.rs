@@ -16,6 +16,9 @@ use crate::{Error, Result};
 /// After so many refusals in a row with nothing in flight, operations are done by plain calls.
 const MAX_REFUSED: u32 = 64;
 
+/// In place of a slot: a request that belongs to no operation.
+const AUX: u32 = u32::MAX;
+
 fn broken(errno: i32) -> Error {
     Error::from_errno("io_uring_enter", errno).detail("the ring is broken")
 }
@@ -26,6 +29,8 @@ pub(super) struct UringQueue {
     /// Slots of the requests in the ring that the kernel has not taken, in order.
     queued: VecDeque<(u32, bool)>,
     refused: u32,
+    /// Requests without an operation that the kernel did not take.
+    lost: u32,
     /// Completions are waited for in groups of so many, the time for it bounded if that is not 0.
     group: u32,
     min_wait_us: u32,
@@ -44,12 +49,19 @@ impl UringQueue {
         stats: &Arc<Stats>,
     ) -> UringQueue {
         let mut core = Core::new(depth, stats);
-        core.set_policy(Policy { workers: true, force_async: config.force_async, polled: config.iopoll });
+        core.set_policy(Policy {
+            workers: true,
+            force_async: config.force_async,
+            polled: config.iopoll,
+            // A limit is a link, too.
+            limits: !config.sqpoll && !config.iopoll,
+        });
         UringQueue {
             ring,
             core,
             queued: VecDeque::new(),
             refused: 0,
+            lost: 0,
             buffers,
             links: !config.sqpoll,
             group: config.reap.unwrap_or(1),
@@ -72,12 +84,20 @@ impl UringQueue {
                 self.core.run_inline(i);
                 continue;
             };
+            if request.limit.is_some() && self.ring.space() < 2 {
+                self.core.not_started(i);
+                break;
+            }
             self.put(i, &request, false);
+            if request.limit.is_some() {
+                // Nothing is linked to it: what cancels it can then only be the time.
+                continue;
+            }
             // The kernel starts a linked request only after the full success of the one before; that is what a
             // chain means as long as one request is the whole rest of its operation.
             while self.links && request.whole && self.ring.space() > 0 {
                 let Some(next) = self.core.chained_after(i) else { break };
-                let Some(r) = self.core.request(next) else { break };
+                let Some(r) = self.core.request(next).filter(|r| r.limit.is_none()) else { break };
                 self.ring.link_last();
                 self.put(next, &r, true);
                 (i, request) = (next, r);
@@ -133,6 +153,21 @@ impl UringQueue {
         let fits = unsafe { self.ring.put(s) };
         debug_assert!(fits, "callers check the space first");
         self.queued.push_back((i, linked));
+        if let Some(limit) = r.limit {
+            let at = self.core.timer(i, limit);
+            self.ring.link_last();
+            let timer =
+                Sqe { opcode: sys::OP_LINK_TIMEOUT, fd: -1, addr: at as u64, len: 1, ..Sqe::default() };
+            self.put_aux(timer);
+        }
+    }
+
+    /// Puts a request in whose completion nobody looks at.
+    fn put_aux(&mut self, sqe: Sqe) {
+        // SAFETY: a cancellation points to nothing, a timer to the slot of the running operation before it.
+        let fits = unsafe { self.ring.put(Sqe { user_data: u64::MAX, ..sqe }) };
+        debug_assert!(fits, "callers check the space first");
+        self.queued.push_back((AUX, true));
     }
 
     /// Enters the ring, and counts it if it is a system call.
@@ -153,7 +188,15 @@ impl UringQueue {
         // What the kernel did not take starts over; the last first, so that the order stays.
         let had = !self.queued.is_empty();
         while let Some((i, linked)) = self.queued.pop_back() {
-            if linked { self.core.unlink(i) } else { self.core.take_back(i) }
+            if i == AUX {
+                // A timer is made again with its operation; if the kernel had memory for that alone, it has no
+                // limit now. A cancellation is asked for again.
+                self.lost += 1;
+            } else if linked {
+                self.core.unlink(i)
+            } else {
+                self.core.take_back(i)
+            }
         }
         self.reap();
         match result {
@@ -264,6 +307,26 @@ impl RawQueue for UringQueue {
 
     fn in_flight(&self) -> usize {
         self.core.in_flight()
+    }
+
+    fn cancel(&mut self, user: u64) -> Result<usize> {
+        let (ended, asked) = self.core.cancel(user);
+        for tag in &asked {
+            let mut tries = 0;
+            loop {
+                while self.ring.space() == 0 {
+                    self.enter(0, 0)?;
+                }
+                self.lost = 0;
+                self.put_aux(Sqe { opcode: sys::OP_ASYNC_CANCEL, fd: -1, addr: *tag, ..Sqe::default() });
+                self.enter(0, 0)?;
+                tries += 1;
+                if self.lost == 0 || tries > MAX_REFUSED || self.core.slot_of(*tag).is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(ended + asked.len())
     }
 
     fn end_chain(&mut self) {

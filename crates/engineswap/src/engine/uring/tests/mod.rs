@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod buffers;
+mod limits;
 mod options;
 mod polling;
 mod workers;
