@@ -1,8 +1,9 @@
 //! One job: a thread that keeps its requests in flight, on its own queue, file descriptor and random numbers.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engineswap::mem::AlignedBuf;
+use engineswap::mem::{AlignedBuf, FrameArena, FreeFrame};
 use engineswap::{Buf, Direct, Done, File, Io, Op, OpenHow, Purpose, Queue};
 use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
@@ -61,6 +62,7 @@ pub struct Job<'a> {
     file: File,
     /// Plain calls without a queue: posix with one request at a time.
     queue: Option<Queue>,
+    buffers: Vec<FreeFrame>,
     random: SmallRng,
     /// Blocks that this job may use.
     first: u64,
@@ -80,7 +82,13 @@ pub fn open(io: &Io, spec: &Spec<'_>) -> Result<File> {
 
 impl<'a> Job<'a> {
     /// Prepares job `n` on the calling thread.
-    pub fn new(io: &Io, spec: &'a Spec<'a>, n: u32, known: Option<Known<'a>>) -> Result<Job<'a>> {
+    pub fn new(
+        io: &Io,
+        spec: &'a Spec<'a>,
+        n: u32,
+        memory: &Arc<FrameArena>,
+        known: Option<Known<'a>>,
+    ) -> Result<Job<'a>> {
         let file = open(io, spec)?;
         let align = file.alignment();
         if !spec.bs.is_multiple_of(u64::from(align.offset.max(1))) {
@@ -102,8 +110,15 @@ impl<'a> Job<'a> {
         let busy = known.as_ref().map_or(Vec::new(), |k| vec![false; k.generations.len()]);
         let seed = spec.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(n));
         let tally = Tally { ops: 0, short: 0, bytes: 0, latency: histogram()? };
-        let random = SmallRng::seed_from_u64(seed);
-        Ok(Job { spec, file, queue, random, first, blocks, next, known, busy, tally })
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut buffers = Vec::new();
+        for _ in 0..spec.depth {
+            let Some(mut b) = memory.alloc() else { return failed("no memory for the buffers") };
+            // Bytes worth writing.
+            random.fill_bytes(&mut b);
+            buffers.push(b);
+        }
+        Ok(Job { spec, file, queue, buffers, random, first, blocks, next, known, busy, tally })
     }
 
     /// Runs until the time is over and everything in flight is back.
@@ -113,13 +128,6 @@ impl<'a> Job<'a> {
             None => self.run_plain(times)?,
         }
         Ok(self.tally)
-    }
-
-    /// A buffer with bytes worth writing.
-    fn buffer(&mut self) -> AlignedBuf {
-        let mut b = AlignedBuf::zeroed(self.spec.bs as usize);
-        self.random.fill_bytes(&mut b);
-        b
     }
 
     /// Chooses the next request; under `--verify` never a block that is in flight.
@@ -184,7 +192,7 @@ impl<'a> Job<'a> {
     }
 
     fn run_plain(&mut self, times: Times) -> Result<()> {
-        let mut buf = self.buffer();
+        let Some(mut buf) = self.buffers.pop() else { return failed("a job without a buffer") };
         let bs = self.spec.bs;
         let mut now = Instant::now();
         while now < times.until {
@@ -206,7 +214,8 @@ impl<'a> Job<'a> {
 
     fn run_queue(&mut self, mut queue: Queue, times: Times) -> Result<()> {
         let (depth, batch, bs) = (self.spec.depth as usize, self.spec.batch as usize, self.spec.bs);
-        let mut idle: Vec<(usize, AlignedBuf)> = (0..depth).map(|i| (i, self.buffer())).collect();
+        let mut idle: Vec<(usize, FreeFrame)> =
+            std::mem::take(&mut self.buffers).into_iter().enumerate().collect();
         let mut now = Instant::now();
         let mut flights = vec![Flight { block: 0, write: false, started: now }; depth];
         loop {
@@ -224,9 +233,9 @@ impl<'a> Job<'a> {
                     flights[i] = Flight { block, write, started: now };
                     let op = if write {
                         self.mark(block, &mut buf[..bs as usize]);
-                        Op::write(&self.file, block * bs, bs, Buf::Aligned(buf), Purpose(0))
+                        Op::write(&self.file, block * bs, bs, Buf::Frame(buf), Purpose(0))
                     } else {
-                        Op::read(&self.file, block * bs, bs, Buf::Aligned(buf), Purpose(0))
+                        Op::read(&self.file, block * bs, bs, Buf::Frame(buf), Purpose(0))
                     };
                     if queue.push(op.user(i as u64)).is_err() {
                         return failed(
@@ -243,7 +252,7 @@ impl<'a> Job<'a> {
             while let Some(Done { user, result, buf }) = queue.pop() {
                 now = Instant::now();
                 let bytes = result?;
-                let Buf::Aligned(buf) = buf else { return failed("a request came back without its buffer") };
+                let Buf::Frame(buf) = buf else { return failed("a request came back without its buffer") };
                 self.account(flights[user as usize], now, bytes, &buf, times)?;
                 idle.push((user as usize, buf));
             }

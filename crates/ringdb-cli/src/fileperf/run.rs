@@ -5,6 +5,7 @@ use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 use engineswap::Io;
+use engineswap::mem::FrameArena;
 use hdrhistogram::Histogram;
 
 use super::args::Mode;
@@ -107,14 +108,15 @@ fn sleep_until(t: Instant) {
 pub fn run(io: &Io, spec: &Spec<'_>, mut generations: Option<&mut [u32]>) -> Result<Sample> {
     let ready = Barrier::new(spec.jobs as usize + 1);
     let times: OnceLock<Times> = OnceLock::new();
+    let memory = FrameArena::new(spec.bs as usize, spec.jobs as usize * spec.depth as usize);
     let mut parts = parts(spec, generations.as_deref_mut());
     let (tallies, before, after) = std::thread::scope(|s| {
         let mut threads = Vec::new();
         for n in 0..spec.jobs {
             let known = parts.get_mut(n as usize).and_then(Option::take);
-            let (ready, times) = (&ready, &times);
+            let (ready, times, memory) = (&ready, &times, &memory);
             threads.push(s.spawn(move || {
-                let job = Job::new(io, spec, n, known);
+                let job = Job::new(io, spec, n, memory, known);
                 ready.wait();
                 ready.wait();
                 let done = match (job, times.get()) {
