@@ -242,6 +242,9 @@ pub fn remarks(f: &Findings<'_>) -> Vec<String> {
             d.name
         ));
     }
+    if matches!(f.system.file_system.as_deref(), Some("tmpfs" | "ramfs")) {
+        out.push("this file system is in memory: nothing on it survives a power cut, and its figures say nothing of a disk".into());
+    }
     if let (Some(n), false) = (f.system.memlock_bytes, f.system.ipc_lock) {
         out.push(format!(
             "at most {} KiB may be locked in memory (ulimit -l): registered buffers must fit",
