@@ -59,7 +59,7 @@ fn every_engine_and_mode_gives_a_row() {
         let text = std::fs::read_to_string(&csv).unwrap();
         assert_eq!(text.lines().count(), 1 + rows.len());
         let fields = |l: &str| l.split(',').count();
-        assert_eq!(fields(text.lines().next().unwrap()), 32);
+        assert_eq!(fields(text.lines().next().unwrap()), 33);
         // Kept, and all of it written: no hole was left for reads to fall into.
         let m = file.metadata().unwrap();
         assert!(m.len() == 2 << 20 && m.blocks() * 512 >= 2 << 20, "{} blocks", m.blocks());
@@ -208,6 +208,10 @@ fn the_matrix_has_every_cell_and_a_picture() {
         let rows: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
         let compared = |r: &&serde_json::Value| r["against_plain_percent"]["median"].is_number();
         assert_eq!(rows.as_array().unwrap().iter().filter(compared).count(), 8);
+        for row in rows.as_array().unwrap() {
+            let uses = row["mode"] == "randread" && row["fixed_buffers"] == true;
+            assert_eq!(row["registered"].as_u64().unwrap() > 0, uses, "{row}");
+        }
         assert!(registered.text().contains("registered buffers give"));
     }
 }

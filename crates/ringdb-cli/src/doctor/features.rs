@@ -92,9 +92,12 @@ fn engine(uri: &str, file: &Path) -> std::result::Result<String, String> {
     })?;
     let said = |e: engineswap::Error| e.to_string();
     let f = io.open(file, &OpenHow::read().direct(Direct::Prefer)).map_err(said)?;
+    let memory = FrameArena::new(4096, 2);
+    let fixed = uri.contains("fixed_buffers");
+    let _registered = if fixed { Some(io.register_buffers(memory.region()).map_err(said)?) } else { None };
     let mut queue = io.queue(2).map_err(said)?;
     for i in 0..2u64 {
-        let buf = Buf::Aligned(AlignedBuf::zeroed(4096));
+        let Some(buf) = memory.alloc().map(Buf::Frame) else { return Err("no memory".into()) };
         if queue.push(Op::read(&f, i * 4096, 4096, buf, Purpose(0))).is_err() {
             return Err("the queue takes nothing".into());
         }
@@ -111,6 +114,9 @@ fn engine(uri: &str, file: &Path) -> std::result::Result<String, String> {
             "the kernel refuses to read this file so (operation not supported); it was read by a plain call"
                 .into(),
         );
+    }
+    if fixed && io.stats().fixed == 0 {
+        return Err("the memory was registered, but the kernel was given none of the requests so".into());
     }
     Ok(format!("two reads in flight; {}", io.info().uri))
 }

@@ -87,6 +87,7 @@ pub fn reads(path: &Path, direct: bool, engines: &[String]) -> Result<Vec<Reads>
                 bs: BLOCK,
                 batch: 1,
                 direct,
+                fixed_buffers: false,
                 warmup: READ_TIME / 8,
                 time: READ_TIME,
                 seed: round,

@@ -87,6 +87,7 @@ fn spec<'a>(args: &FilePerfArgs, path: &'a Path, cell: &Cell<'_>, round: usize) 
         bs: args.bs,
         batch: args.batch.min(cell.depth),
         direct: args.direct,
+        fixed_buffers: cell.target.fixed_buffers,
         warmup: job::duration(args.warmup),
         time: job::duration(args.runtime / ROUNDS as f64),
         seed: u64::from(std::process::id()) << 8 | round as u64,

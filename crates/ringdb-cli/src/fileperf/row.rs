@@ -128,6 +128,8 @@ pub struct Row {
     pub submit_calls: u64,
     /// Requests known to be handed to kernel workers.
     pub punted: u64,
+    /// Requests whose buffer was registered with the kernel; writes through the page cache never are.
+    pub registered: u64,
     /// Latencies.
     pub latency_us: Latency,
     /// Against the same cell without registered buffers, in percent of the requests per second.
@@ -182,6 +184,7 @@ impl Row {
             involuntary_switches: sum(|r| r.involuntary),
             submit_calls: sum(|r| r.enters),
             punted: sum(|r| r.punted),
+            registered: sum(|r| r.registered),
             latency_us: Latency::of(&latency),
             against_plain_percent: None,
         })
@@ -266,6 +269,7 @@ pub fn rows_csv(rows: &[Row]) -> Result<Vec<u8>> {
         "involuntary_switches",
         "submit_calls",
         "punted",
+        "registered",
         "avg_us",
         "p50_us",
         "p95_us",
@@ -309,7 +313,17 @@ pub fn rows_csv(rows: &[Row]) -> Result<Vec<u8>> {
                 r.involuntary_switches,
                 r.submit_calls,
             ),
-            (r.punted, l.avg, l.p50, l.p95, l.p99, l.p99_9, l.max, r.against_plain_percent.map(|d| d.median)),
+            (
+                r.punted,
+                r.registered,
+                l.avg,
+                l.p50,
+                l.p95,
+                l.p99,
+                l.p99_9,
+                l.max,
+                r.against_plain_percent.map(|d| d.median),
+            ),
         ))
         .map_err(failed)?;
     }

@@ -33,6 +33,8 @@ pub struct Spec<'a> {
     pub batch: u32,
     /// Without the page cache.
     pub direct: bool,
+    /// Whether the buffers are registered with the engine.
+    pub fixed_buffers: bool,
     /// Time that does not count.
     pub warmup: Duration,
     /// Time that counts.
@@ -61,6 +63,8 @@ pub struct Sample {
     pub enters: u64,
     /// Requests known to be handed to kernel workers.
     pub punted: u64,
+    /// Requests whose buffer the kernel knew.
+    pub registered: u64,
     /// Latencies.
     pub latency: Histogram<u64>,
 }
@@ -79,12 +83,18 @@ struct Books {
     involuntary: u64,
     enters: u64,
     punted: u64,
+    registered: u64,
 }
 
 fn books(io: &Io) -> Books {
     let stats = io.stats();
-    let mut b =
-        Books { cpu: cpu_time(), enters: stats.submit_calls, punted: stats.punted, ..Books::default() };
+    let mut b = Books {
+        cpu: cpu_time(),
+        enters: stats.submit_calls,
+        punted: stats.punted,
+        registered: stats.fixed,
+        ..Books::default()
+    };
     // A thread's switches are counted in its own file; threads of the kernel that work for this process are listed too.
     for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
@@ -109,6 +119,8 @@ pub fn run(io: &Io, spec: &Spec<'_>, mut generations: Option<&mut [u32]>) -> Res
     let ready = Barrier::new(spec.jobs as usize + 1);
     let times: OnceLock<Times> = OnceLock::new();
     let memory = FrameArena::new(spec.bs as usize, spec.jobs as usize * spec.depth as usize);
+    // It lasts until the end of this function.
+    let _registered = if spec.fixed_buffers { Some(io.register_buffers(memory.region())?) } else { None };
     let mut parts = parts(spec, generations.as_deref_mut());
     let (tallies, before, after) = std::thread::scope(|s| {
         let mut threads = Vec::new();
@@ -155,6 +167,7 @@ pub fn run(io: &Io, spec: &Spec<'_>, mut generations: Option<&mut [u32]>) -> Res
         involuntary: after.involuntary.saturating_sub(before.involuntary),
         enters: after.enters.saturating_sub(before.enters),
         punted: after.punted.saturating_sub(before.punted),
+        registered: after.registered.saturating_sub(before.registered),
         latency: histogram()?,
     };
     for tally in tallies {
