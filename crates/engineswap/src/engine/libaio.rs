@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use super::base::{Driver, OsEngine};
-use super::core::{Core, Request, What};
+use super::core::{Core, Interruptions, Request, What};
 use super::{Engine, RawQueue, probe};
 use crate::io::EngineInfo;
 use crate::op::{Done, Op};
@@ -115,38 +115,72 @@ impl Drop for Context {
 
 /// Opens the engine if it works here.
 pub fn open(config: &LibaioConfig, mut reasons: Vec<String>) -> Result<Arc<dyn Engine>> {
-    try_context(config.depth).map_err(|e| explain("io_setup", e))?;
+    let can = try_context(config.depth).map_err(|e| explain("io_setup", e))?;
     reasons.push("libaio: a context was set up and has read a file".into());
-    Ok(Arc::new(OsEngine::new(Libaio { config: config.clone(), reasons })))
+    for (has, what, since) in [
+        (can.sync, "fsync and fdatasync", "4.18"),
+        (can.vectors, "vectored transfers", "2.6.19"),
+        (can.flags, "durable writes (RWF_DSYNC)", "4.13"),
+    ] {
+        if !has {
+            reasons.push(format!(
+                "libaio: {what} of native AIO do not work (Linux {since}): plain calls do them"
+            ));
+        }
+    }
+    Ok(Arc::new(OsEngine::new(Libaio { config: config.clone(), can, reasons })))
 }
 
-/// Sets a context up and reads a file through it.
-fn try_context(depth: u32) -> std::result::Result<(), i32> {
+/// What the kernel's native AIO can do beside plain transfers, found by doing it.
+#[derive(Clone, Copy)]
+struct Can {
+    sync: bool,
+    vectors: bool,
+    flags: bool,
+}
+
+/// Sets a context up, reads a file through it, and tries what newer kernels have.
+fn try_context(depth: u32) -> std::result::Result<Can, i32> {
     let context = Context::new(depth)?;
     let file = probe::sample_file()?;
-    let mut buf = [0u8; probe::SAMPLE.len()];
-    let mut iocb = Iocb {
-        opcode: CMD_PREAD,
+    let mut buf = *probe::SAMPLE;
+    let iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let request = |opcode, buf: u64, nbytes: u64, rw_flags| Iocb {
+        opcode,
         fd: file.as_raw_fd() as u32,
-        buf: buf.as_mut_ptr() as u64,
-        nbytes: buf.len() as u64,
+        buf,
+        nbytes,
+        rw_flags,
         ..Iocb::default()
     };
-    // SAFETY: `buf` outlives the request: the context is destroyed, which waits for it, before `buf` is freed
-    // (and it is waited for here).
-    unsafe { context.submit(&[&mut iocb]) }?;
-    let mut events = [Event::default()];
-    while match context.take(1, &mut events) {
-        Ok(n) => n == 0,
-        Err(libc::EINTR) => true,
-        Err(e) => return Err(e),
-    } {}
+    let (ptr, len) = (iov.iov_base as u64, buf.len() as u64);
+    let vector = &raw const iov as u64;
+    let one = |mut iocb: Iocb| {
+        // SAFETY: `buf` and `iov` outlive the request: it is waited for here, and if that fails the context is
+        // destroyed, which waits for it, before this function returns.
+        while let Err(e) = unsafe { context.submit(&[&mut iocb]) } {
+            if e != libc::EINTR {
+                return Err(e);
+            }
+        }
+        let mut events = [Event::default()];
+        while match context.take(1, &mut events) {
+            Ok(n) => n == 0,
+            Err(libc::EINTR) => true,
+            Err(e) => return Err(e),
+        } {}
+        let res = events[0].res;
+        if res < 0 { Err(-res as i32) } else { Ok(res as u64) }
+    };
+    let can = Can {
+        sync: one(request(CMD_FDSYNC, 0, 0, 0)).is_ok() && one(request(CMD_FSYNC, 0, 0, 0)).is_ok(),
+        flags: one(request(CMD_PWRITE, ptr, len, libc::RWF_DSYNC)) == Ok(len),
+        vectors: one(request(CMD_PWRITEV, vector, 1, 0)) == Ok(len)
+            && one(request(CMD_PREADV, vector, 1, 0)) == Ok(len),
+    };
+    let read = one(request(CMD_PREAD, ptr, len, 0))?;
     drop(context);
-    match events[0].res {
-        n if n < 0 => Err(-n as i32),
-        _ if buf == *probe::SAMPLE => Ok(()),
-        _ => Err(libc::EPROTO),
-    }
+    if read == len && buf == *probe::SAMPLE { Ok(can) } else { Err(libc::EPROTO) }
 }
 
 fn explain(op: &'static str, errno: i32) -> Error {
@@ -170,6 +204,7 @@ fn explain(op: &'static str, errno: i32) -> Error {
 
 struct Libaio {
     config: LibaioConfig,
+    can: Can,
     reasons: Vec<String>,
 }
 
@@ -186,9 +221,11 @@ impl Driver for Libaio {
         Ok(Box::new(LibaioQueue {
             core: Core::new(depth, stats),
             context,
+            can: self.can,
             iocbs: vec![Iocb::default(); depth as usize],
             queued: Vec::new(),
             refused: 0,
+            interruptions: Interruptions::default(),
         }))
     }
 
@@ -200,11 +237,13 @@ impl Driver for Libaio {
 struct LibaioQueue {
     core: Core,
     context: Context,
+    can: Can,
     /// One for each slot.
     iocbs: Vec<Iocb>,
     /// Slots whose requests are made but not submitted.
     queued: Vec<u32>,
     refused: u32,
+    interruptions: Interruptions,
 }
 
 impl LibaioQueue {
@@ -213,7 +252,7 @@ impl LibaioQueue {
         while self.core.has_pending() {
             self.core.tick();
             while let Some(i) = self.core.next_pending() {
-                match self.core.request(i).and_then(|r| iocb(&r)) {
+                match self.core.request(i).and_then(|r| iocb(&r, self.can)) {
                     Some((iocb, punted)) => {
                         self.iocbs[i as usize] = Iocb { data: self.core.tag(i), ..iocb };
                         if punted {
@@ -245,8 +284,14 @@ impl LibaioQueue {
                 Ok(k) => {
                     n += k;
                     self.refused = 0;
+                    self.interruptions.none();
                 }
-                Err(libc::EINTR) => {}
+                Err(libc::EINTR) => {
+                    if !self.interruptions.one_more() {
+                        broken = Some(Error::from_errno("io_submit", libc::EINTR));
+                        break;
+                    }
+                }
                 Err(libc::EAGAIN) => {
                     // The context is full: completions make room. With none to come the plain calls do it.
                     self.refused += 1;
@@ -283,8 +328,9 @@ impl LibaioQueue {
         let mut events = [Event::default(); EVENTS];
         let mut got = 0;
         loop {
-            match self.context.take(min.saturating_sub(got), &mut events) {
+            match self.context.take(self.interruptions.wait_for(min.saturating_sub(got)), &mut events) {
                 Ok(n) => {
+                    self.interruptions.none();
                     if n > 0 {
                         self.core.tick();
                     }
@@ -299,7 +345,7 @@ impl LibaioQueue {
                         return Ok(());
                     }
                 }
-                Err(libc::EINTR) => {}
+                Err(libc::EINTR) if self.interruptions.one_more() => {}
                 Err(e) => {
                     return Err(Error::from_errno("io_getevents", e).detail("the AIO context is broken"));
                 }
@@ -316,9 +362,15 @@ impl LibaioQueue {
     }
 }
 
-/// The request in the kernel's form, and whether a worker does it; `None` for kinds that native AIO lacks.
-fn iocb(r: &Request) -> Option<(Iocb, bool)> {
+/// The request in the kernel's form, and whether a worker does it; `None` for kinds that native AIO lacks here.
+fn iocb(r: &Request, can: Can) -> Option<(Iocb, bool)> {
     let dsync_flag = |dsync| if dsync { libc::RWF_DSYNC } else { 0 };
+    match r.what {
+        What::ReadV { .. } | What::WriteV { .. } if !can.vectors => return None,
+        What::Write { dsync: true, .. } | What::WriteV { dsync: true, .. } if !can.flags => return None,
+        What::Sync { .. } if !can.sync => return None,
+        _ => {}
+    }
     let mut c = Iocb { fd: r.fd as u32, offset: r.offset as i64, ..Iocb::default() };
     match r.what {
         What::Read { ptr, len } => (c.opcode, c.buf, c.nbytes) = (CMD_PREAD, ptr as u64, u64::from(len)),

@@ -1,6 +1,6 @@
 //! `run` and `run_with`.
 
-use engineswap::{ErrorKind, OpClass};
+use engineswap::{ErrorKind, Op, OpClass, OpKind, OpenHow};
 
 use crate::{Case, Ctx, P, buf, bytes, page, read_page, write_page};
 
@@ -10,6 +10,7 @@ pub const CASES: &[Case] = &[
     ("batches::small_ones", small_ones),
     ("batches::as_they_come_and_from_within", as_they_come_and_from_within),
     ("batches::chains", chains),
+    ("batches::refused_in_the_middle", refused_in_the_middle),
     ("batches::from_many_threads", from_many_threads),
     ("batches::threads_that_end", threads_that_end),
     ("batches::threads_leave_no_descriptors", threads_leave_no_descriptors),
@@ -202,4 +203,24 @@ fn count_what_is_in_flight(c: &Ctx) {
     assert!(s.average_queue_depth() >= 1.0, "{}", s.average_queue_depth());
     assert!(s.average_queue_depth() <= 64.0, "{}", s.average_queue_depth());
     assert!(s.average_reads_in_flight() > 0.0);
+}
+
+/// The kernel takes what comes before a request that it refuses, and no more: the rest goes on all the same.
+fn refused_in_the_middle(c: &Ctx) {
+    let f = c.filled("f", 16);
+    let read_only = c.io.open(&c.dir.join("f"), &OpenHow::read()).unwrap();
+    let ops = (0..16u64).map(|n| match n {
+        3 | 4 | 9 | 15 => Op { kind: OpKind::Write { dsync: true }, ..write_page(&read_only, n) },
+        _ if n % 2 == 0 => Op { kind: OpKind::Write { dsync: true }, ..write_page(&f, n) },
+        _ => read_page(&f, n),
+    });
+    for (n, d) in c.io.run(ops.collect()).into_iter().enumerate() {
+        match n {
+            3 | 4 | 9 | 15 => assert_eq!(d.result.unwrap_err().errno(), Some(libc::EBADF)),
+            _ => {
+                assert_eq!(d.result.unwrap(), 4096);
+                assert_eq!(bytes(&d.buf), page(n as u64));
+            }
+        }
+    }
 }

@@ -13,19 +13,23 @@ pub(super) type Sys<T> = Result<T, i32>;
 /// it only in passing, and a caller should not hang on one that answers nothing else.
 const MAX_AGAIN: u32 = 10_000;
 
+/// EINTR is retried this often: calls on files end themselves sooner or later, and one that is interrupted every
+/// time never will.
+const MAX_INTR: u32 = 1_000;
+
 /// Bytes of the bounce buffer that a thread keeps.
 const BOUNCE: usize = 1 << 20;
 
 /// Repeats `call` over EINTR and EAGAIN.
 pub(super) fn retry(mut call: impl FnMut() -> isize) -> Sys<usize> {
-    let mut again = 0;
+    let (mut again, mut interrupted) = (0, 0);
     loop {
         let n = call();
         if n >= 0 {
             return Ok(n as usize);
         }
         match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) => {}
+            Some(libc::EINTR) if interrupted < MAX_INTR => interrupted += 1,
             Some(libc::EAGAIN) if again < MAX_AGAIN => {
                 again += 1;
                 std::thread::yield_now();
@@ -37,13 +41,14 @@ pub(super) fn retry(mut call: impl FnMut() -> isize) -> Sys<usize> {
 
 /// Repeats a call that moves no bytes over EINTR; EAGAIN means something to its caller.
 pub(super) fn retry_intr(mut call: impl FnMut() -> isize) -> Sys<usize> {
+    let mut interrupted = 0;
     loop {
         let n = call();
         if n >= 0 {
             return Ok(n as usize);
         }
         match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) => {}
+            Some(libc::EINTR) if interrupted < MAX_INTR => interrupted += 1,
             e => return Err(e.unwrap_or(libc::EIO)),
         }
     }

@@ -7,7 +7,7 @@ use super::buffers::RingBuffers;
 use super::ring::Ring;
 use super::sys::{self, Sqe};
 use crate::engine::RawQueue;
-use crate::engine::core::{Core, Policy, Request, What};
+use crate::engine::core::{Core, Interruptions, Policy, Request, What};
 use crate::op::{Done, Op};
 use crate::stats::Stats;
 use crate::uri::UringConfig;
@@ -31,6 +31,7 @@ pub(super) struct UringQueue {
     refused: u32,
     /// Requests without an operation that the kernel did not take.
     lost: u32,
+    interruptions: Interruptions,
     /// Completions are waited for in groups of so many, the time for it bounded if that is not 0.
     group: u32,
     min_wait_us: u32,
@@ -63,6 +64,7 @@ impl UringQueue {
             refused: 0,
             lost: 0,
             buffers,
+            interruptions: Interruptions::default(),
             links: !config.sqpoll,
             group: config.reap.unwrap_or(1),
             min_wait_us: config.min_wait_us.unwrap_or(0),
@@ -182,6 +184,7 @@ impl UringQueue {
 
     /// Enters the kernel with what is queued and waits for `min` completions, or for one after `min_wait_us`.
     fn enter(&mut self, min: u32, min_wait_us: u32) -> Result<()> {
+        let min = self.interruptions.wait_for(min as usize) as u32;
         let result = self.call(min, min_wait_us);
         let took = *result.as_ref().unwrap_or(&0) as usize;
         self.queued.drain(..took.min(self.queued.len()));
@@ -202,9 +205,10 @@ impl UringQueue {
         match result {
             Ok(_) => {
                 self.refused = 0;
+                self.interruptions.none();
                 Ok(())
             }
-            Err(libc::EINTR) => Ok(()),
+            Err(libc::EINTR) if self.interruptions.one_more() => Ok(()),
             Err(libc::EAGAIN | libc::EBUSY) => {
                 // No memory for requests now, or completions in the way. What runs will make room, and comes out
                 // only by a call that submits nothing; with nothing running the plain calls need no room.
