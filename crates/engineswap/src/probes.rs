@@ -48,13 +48,21 @@ use crate::{Error, ErrorKind, Result};
 
 /// Counts who listens: tracers add to it when they attach. Both probes share it, so that the two halves of an
 /// operation are traced alike.
+///
+/// It has pages of the executable's file to itself. The kernel finds it by its place in the file, and takes the first
+/// writable mapping of that page: in a program that is just starting that may be the tail of the segment before,
+/// which ends in the same page of the file, and then nobody here would see the count.
+#[cfg_attr(target_arch = "aarch64", repr(C, align(65536)))]
+#[cfg_attr(not(target_arch = "aarch64"), repr(C, align(4096)))]
+struct Listeners(AtomicU16);
+
 #[unsafe(link_section = ".probes")]
-static LISTENERS: AtomicU16 = AtomicU16::new(0);
+static LISTENERS: Listeners = Listeners(AtomicU16::new(0));
 
 /// How many times the probes of this process are attached to (a tracer of both counts twice).
 #[inline]
 pub fn attached() -> u16 {
-    LISTENERS.load(Relaxed)
+    LISTENERS.0.load(Relaxed)
 }
 
 /// Whether anyone listens.

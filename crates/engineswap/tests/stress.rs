@@ -170,7 +170,7 @@ impl Part {
                     Buf::Aligned(b) => b,
                     Buf::Frame(f) => f,
                     Buf::Frames(v) => &v[0],
-                    Buf::None => panic!("the buffer is gone"),
+                    _ => panic!("another buffer"),
                 };
                 assert!(b == want, "a read of a page");
             }
