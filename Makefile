@@ -73,6 +73,10 @@ freeze-format: ## Make testdata/formats/v1 anew: only while format version 1 has
 stress: ## Random operations on each I/O engine for 60 seconds, against a model
 	ENGINESWAP_STRESS_SECONDS=60 $(CARGO) test --release --locked -p engineswap --test stress -- --nocapture
 
+.PHONY: sanitize
+sanitize: ## engineswap's tests under ThreadSanitizer and AddressSanitizer (nightly toolchain)
+	tools/sanitize
+
 .PHONY: clean
 clean: ## Remove what the builds made
 	$(CARGO) clean
