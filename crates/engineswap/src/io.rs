@@ -206,7 +206,8 @@ impl Queue {
     /// Takes operations back, all that have this tag. Those not started end at once; of those that the kernel has,
     /// io_uring asks it to let go, and they end as canceled, or as if nothing had been asked if that came too late.
     /// Either way each completion comes, once, and its buffer with it. What was transferred before stays. Returns how many
-    /// were found that can be taken back.
+    /// were found that can be taken back. (The kernel misses a request that a worker is just picking up; asking again
+    /// finds it.)
     pub fn cancel(&mut self, user: u64) -> Result<usize> {
         self.raw.cancel(user)
     }
