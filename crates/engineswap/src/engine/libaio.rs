@@ -4,7 +4,7 @@
 //! kernel worker where it is supported; ranges and allocations are plain calls.
 
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::base::{Driver, OsEngine};
 use super::core::{Core, Interruptions, Request, What};
@@ -107,9 +107,41 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.0 == 0 {
+            // Moved out.
+            return;
+        }
         // Waits for what is in flight, of which the queue has left none.
         // SAFETY: a plain system call; the context is destroyed once.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
+    }
+}
+
+/// Contexts that queues have given back, with nothing in flight and no completion left. To destroy one takes the
+/// kernel tens of milliseconds (a grace period of RCU), which a thread that makes a queue for each of its jobs would
+/// pay each time.
+#[derive(Default)]
+struct Spare(Mutex<Vec<(u32, Context)>>);
+
+/// Spare contexts kept by an engine.
+const SPARE: usize = 8;
+
+impl Spare {
+    /// A context for at least `depth` requests: a spare one, or a new one. With how many it takes.
+    fn take(&self, depth: u32) -> std::result::Result<(u32, Context), i32> {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match spare.iter().position(|(holds, _)| *holds >= depth) {
+            Some(i) => Ok(spare.swap_remove(i)),
+            None => Ok((depth, Context::new(depth)?)),
+        }
+    }
+
+    fn give(&self, holds: u32, context: Context) {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE {
+            spare.push((holds, context));
+        }
+        // One too many is destroyed here, after the lock is given up (locals go in reverse order).
     }
 }
 
@@ -128,7 +160,7 @@ pub fn open(config: &LibaioConfig, mut reasons: Vec<String>) -> Result<Arc<dyn E
             ));
         }
     }
-    Ok(Arc::new(OsEngine::new(Libaio { config: config.clone(), can, reasons })))
+    Ok(Arc::new(OsEngine::new(Libaio { config: config.clone(), can, reasons, spare: Arc::default() })))
 }
 
 /// What the kernel's native AIO can do beside plain transfers, found by doing it.
@@ -206,6 +238,7 @@ struct Libaio {
     config: LibaioConfig,
     can: Can,
     reasons: Vec<String>,
+    spare: Arc<Spare>,
 }
 
 impl Driver for Libaio {
@@ -217,10 +250,13 @@ impl Driver for Libaio {
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
         let depth = depth.clamp(1, self.config.depth);
-        let context = Context::new(depth).map_err(|e| explain("io_setup", e))?;
+        let (holds, context) = self.spare.take(depth).map_err(|e| explain("io_setup", e))?;
         Ok(Box::new(LibaioQueue {
             core: Core::new(depth, stats),
             context,
+            holds,
+            broken: false,
+            spare: self.spare.clone(),
             can: self.can,
             iocbs: vec![Iocb::default(); depth as usize],
             queued: Vec::new(),
@@ -237,6 +273,12 @@ impl Driver for Libaio {
 struct LibaioQueue {
     core: Core,
     context: Context,
+    /// The kernel may have more to say than the queue knows.
+    broken: bool,
+    /// Requests that the context takes.
+    holds: u32,
+    /// Where the context goes then.
+    spare: Arc<Spare>,
     can: Can,
     /// One for each slot.
     iocbs: Vec<Iocb>,
@@ -437,6 +479,7 @@ impl RawQueue for LibaioQueue {
     }
 
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {
+        self.broken = true;
         self.core.fail_all(e)
     }
 }
@@ -448,6 +491,34 @@ impl Drop for LibaioQueue {
             // The kernel may still write to these buffers: they are never freed.
             let core = Core::new(1, &self.core.shared_stats());
             std::mem::forget(std::mem::replace(&mut self.core, core));
+        } else if !self.broken {
+            self.spare.give(self.holds, std::mem::replace(&mut self.context, Context(0)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_are_used_again_when_they_are_large_enough() {
+        let spare = Spare::default();
+        let Ok((holds, first)) = spare.take(8) else {
+            println!("SKIPPED: io_setup does not work here");
+            return;
+        };
+        let id = first.0;
+        spare.give(holds, first);
+        let (holds, again) = spare.take(4).unwrap();
+        assert_eq!((holds, again.0), (8, id));
+        spare.give(holds, again);
+        let (holds, larger) = spare.take(16).unwrap();
+        assert_eq!(holds, 16);
+        assert_ne!(larger.0, id);
+        spare.give(holds, larger);
+        let many: Vec<_> = (0..SPARE + 2).map(|_| spare.take(8).unwrap()).collect();
+        many.into_iter().for_each(|(holds, c)| spare.give(holds, c));
+        assert_eq!(spare.0.lock().unwrap().len(), SPARE);
     }
 }
