@@ -5,6 +5,7 @@ CARGO ?= cargo
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 COMPARE_ARGS ?=
+STUDY_ARGS ?=
 PREFIX ?= /usr/local
 
 .PHONY: help
@@ -54,6 +55,10 @@ fio-plugin: ## Build engineswap as an I/O engine of the installed fio: target/fi
 .PHONY: compare-fio
 compare-fio: fio-plugin ## Compare engineswap under fio with fio's own engines, interleaved (COMPARE_ARGS adds options)
 	tools/compare-fio-plugin $(COMPARE_ARGS)
+
+.PHONY: study
+study: build ## What each option of io_uring does to reads, with counts of tracepoints (STUDY_ARGS adds options)
+	tools/study-options $(STUDY_ARGS)
 
 .PHONY: bench
 bench: build ## Run the standard workloads on a store of moderate size (BENCH_ARGS adds options)

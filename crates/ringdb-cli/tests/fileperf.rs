@@ -236,3 +236,44 @@ fn what_makes_no_sense_is_refused() {
     }
     ringdb(["fileperf", "--filename", dir.path().to_str().unwrap()]).fails(1, &["is a directory"]);
 }
+
+#[test]
+fn computing_between_submissions_takes_its_time() {
+    let dir = tempdir().unwrap();
+    let rows = fileperf(dir.path(), "--think-us 2000 --json - --io posix").ok().json();
+    assert_eq!(rows[0]["think_us"], 2000);
+    // At most one read every two milliseconds.
+    let (ops, seconds) = (rows[0]["ops"].as_f64().unwrap(), rows[0]["seconds"].as_f64().unwrap());
+    assert!(ops >= 1.0 && ops <= seconds * 500.0 + 5.0, "{ops} in {seconds} s");
+}
+
+#[test]
+fn the_study_of_options_runs() {
+    let dir = tempdir().unwrap();
+    let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/study-options");
+    let json = dir.path().join("study.json");
+    let study = |only: &str| {
+        let mut c = std::process::Command::new(&tool);
+        c.args(["--rounds", "1", "--seconds", "0.05", "--size", "4m", "--only", only, "--ringdb"]);
+        c.arg(env!("CARGO_BIN_EXE_ringdb")).arg("--dir").arg(dir.path()).arg("--json").arg(&json);
+        c.output().unwrap()
+    };
+    let ran = study("batch,think");
+    let err = String::from_utf8_lossy(&ran.stderr);
+    if err.contains("--io io_uring") {
+        return println!("skipped: no io_uring: {err}");
+    }
+    assert!(ran.status.success(), "{err}");
+    let rows: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 6 + 8);
+    assert!(rows.iter().all(|r| r["rounds"][0]["rps"].as_f64().unwrap() > 0.0));
+    // One call for 32 requests and one to wait, against one or more for each.
+    if let (Some(one), Some(all)) =
+        (rows[0]["counts_per_op"]["enters"].as_f64(), rows[5]["counts_per_op"]["enters"].as_f64())
+    {
+        assert!(one >= 0.9 && all < 0.5, "{one} {all}");
+    }
+    assert!(!study("no-such-study").status.success());
+    assert!(std::fs::read_dir(dir.path()).unwrap().count() == 1, "what it made is removed");
+}

@@ -86,6 +86,7 @@ pub fn reads(path: &Path, direct: bool, engines: &[String]) -> Result<Vec<Reads>
                 depth: *depth,
                 bs: BLOCK,
                 batch: 1,
+                think: Duration::ZERO,
                 direct,
                 fixed_buffers: false,
                 warmup: READ_TIME / 8,

@@ -96,6 +96,9 @@ pub struct FilePerfArgs {
     /// Submit so many requests, and wait for so many, with one call; at most --iodepth
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: u32,
+    /// Compute for so many microseconds before each submission, as a program does that uses what it read
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub think_us: u32,
     /// I/O engines, separated by commas or given several times; @FILE takes what `ringdb doctor` wrote
     #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "auto", value_parser = engine_uri)]
     pub io: Vec<String>,

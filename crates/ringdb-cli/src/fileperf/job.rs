@@ -197,6 +197,9 @@ impl<'a> Job<'a> {
         let mut now = Instant::now();
         while now < times.until {
             let (block, write) = self.choose();
+            if !self.spec.think.is_zero() {
+                now = compute(self.spec.think);
+            }
             let f = Flight { block, write, started: now };
             let data = &mut buf[..bs as usize];
             let bytes = if write {
@@ -228,6 +231,9 @@ impl<'a> Job<'a> {
                         now = Instant::now();
                         pushed = 0;
                     }
+                    if pushed == 0 && !self.spec.think.is_zero() {
+                        now = compute(self.spec.think);
+                    }
                     pushed += 1;
                     let (block, write) = self.choose();
                     flights[i] = Flight { block, write, started: now };
@@ -257,6 +263,18 @@ impl<'a> Job<'a> {
                 idle.push((user as usize, buf));
             }
         }
+    }
+}
+
+/// Keeps the CPU busy for `time`; returns the time then. The kernel may interrupt it, which is what is studied.
+fn compute(time: Duration) -> Instant {
+    let end = Instant::now() + time;
+    loop {
+        let now = Instant::now();
+        if now >= end {
+            return now;
+        }
+        std::hint::spin_loop();
     }
 }
 

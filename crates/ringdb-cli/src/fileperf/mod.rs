@@ -86,6 +86,7 @@ fn spec<'a>(args: &FilePerfArgs, path: &'a Path, cell: &Cell<'_>, round: usize) 
         depth: cell.depth,
         bs: args.bs,
         batch: args.batch.min(cell.depth),
+        think: std::time::Duration::from_micros(args.think_us.into()),
         direct: args.direct,
         fixed_buffers: cell.target.fixed_buffers,
         warmup: job::duration(args.warmup),

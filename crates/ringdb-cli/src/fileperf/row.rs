@@ -102,6 +102,8 @@ pub struct Row {
     pub direct: bool,
     /// Requests submitted and awaited together.
     pub batch: u32,
+    /// Microseconds that a job computed before each submission.
+    pub think_us: u64,
     /// Bytes of the file that were used.
     pub size_bytes: u64,
     /// Whole requests per second: the median of the rounds.
@@ -171,6 +173,7 @@ impl Row {
             fixed_files: fixed.1,
             direct: spec.direct,
             batch: spec.batch.min(spec.depth),
+            think_us: spec.think.as_micros() as u64,
             size_bytes: spec.size,
             rps: spread(&rps_rounds).1,
             rps_rounds,

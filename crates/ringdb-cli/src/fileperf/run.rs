@@ -31,6 +31,8 @@ pub struct Spec<'a> {
     pub bs: u64,
     /// Requests started and awaited together.
     pub batch: u32,
+    /// What a job computes before each submission.
+    pub think: Duration,
     /// Without the page cache.
     pub direct: bool,
     /// Whether the buffers are registered with the engine.
