@@ -10,6 +10,7 @@
 //! - an error is the kernel's result, with the operation, path, offset and length;
 //! - completions are reaped in bulk; callers take them afterwards.
 
+mod buf;
 pub mod engine;
 mod error;
 mod file;
@@ -20,10 +21,11 @@ pub mod probes;
 mod stats;
 pub mod uri;
 
+pub use buf::{Buf, Piece};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Alignment, Direct, File, FileLock, MappedFile, OpenHow};
 pub use io::{DirEntry, EngineInfo, Io, Metadata, Queue, Registration};
-pub use op::{Buf, Done, Op, OpKind, Purpose};
+pub use op::{Done, Op, OpKind, Purpose};
 pub use stats::{IoStats, OpClass, OpStats};
 pub use uri::Config;
 

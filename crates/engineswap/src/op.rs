@@ -1,9 +1,9 @@
-//! Operations, their buffers, and their completions.
+//! Operations and their completions.
 
 use std::time::Duration;
 
+use crate::buf::{Buf, Piece};
 use crate::file::File;
-use crate::mem::{AlignedBuf, ForeignBuf, FreeFrame};
 use crate::{Error, Result};
 
 /// What an operation is for: an opaque tag that the statistics are kept by. engineswap gives it no meaning.
@@ -13,22 +13,6 @@ pub struct Purpose(pub u8);
 impl Purpose {
     /// Purposes run from 0 to `COUNT - 1`; larger tags are counted in the last.
     pub const COUNT: usize = 16;
-}
-
-/// The buffer that an operation owns until its completion.
-#[derive(Debug, Default)]
-pub enum Buf {
-    /// No buffer (syncs, allocations).
-    #[default]
-    None,
-    /// An aligned buffer of its own.
-    Aligned(AlignedBuf),
-    /// One cache frame to be filled.
-    Frame(FreeFrame),
-    /// Consecutive bytes of the file into several frames (one vectored operation).
-    Frames(Vec<FreeFrame>),
-    /// Memory that somebody else owns, lent for the time of the operation.
-    Foreign(ForeignBuf),
 }
 
 /// What to do.
@@ -106,6 +90,18 @@ impl Op {
     /// A write of the first `len` bytes of `buf` at `offset`.
     pub fn write(file: &File, offset: u64, len: u64, buf: Buf, purpose: Purpose) -> Op {
         Op::new(OpKind::Write { dsync: false }, file, offset, len, buf, purpose)
+    }
+
+    /// A read at `offset` that fills these pieces one after the other: one vectored operation.
+    pub fn readv(file: &File, offset: u64, pieces: Vec<Piece>, purpose: Purpose) -> Op {
+        let buf = Buf::Pieces(pieces);
+        Op::read(file, offset, buf.room(false), buf, purpose)
+    }
+
+    /// A write of all bytes of these pieces, one after the other, at `offset`: one vectored operation.
+    pub fn writev(file: &File, offset: u64, pieces: Vec<Piece>, purpose: Purpose) -> Op {
+        let buf = Buf::Pieces(pieces);
+        Op::write(file, offset, buf.room(false), buf, purpose)
     }
 
     /// An fdatasync.

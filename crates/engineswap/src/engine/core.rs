@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::base::{self, OsFile};
-use crate::op::{Buf, Done, Op, OpKind};
+use crate::buf::Buf;
+use crate::op::{Done, Op, OpKind};
 use crate::probes::{self, Event};
 use crate::stats::{OpClass, Stats};
 use crate::{Error, ErrorKind, Result};
@@ -482,27 +483,17 @@ impl Core {
                 {
                     return None;
                 }
-                let (ptr, len) = match &mut op.buf {
-                    Buf::None => return None,
-                    Buf::Aligned(b) => (b[s.done as usize..].as_mut_ptr(), left),
-                    Buf::Frame(b) => (b[s.done as usize..].as_mut_ptr(), left),
-                    Buf::Foreign(b) => (b.ptr_at(s.done as usize), left),
-                    Buf::Frames(v) if v.len() == 1 => (v[0][s.done as usize..].as_mut_ptr(), left),
-                    Buf::Frames(v) => {
-                        vectors(&mut s.iov, v, s.done, left);
-                        (std::ptr::null_mut(), left)
-                    }
-                };
+                if matches!(op.buf, Buf::None) {
+                    return None;
+                }
+                let ptr = op.buf.one_piece(s.done as usize).unwrap_or(std::ptr::null_mut());
+                let len = left;
+                if ptr.is_null() {
+                    op.buf.vectors(&mut s.iov, s.done, left, libc::UIO_MAXIOV as usize);
+                }
                 let vectored = ptr.is_null();
                 let aligned = match vectored {
-                    true => {
-                        let mut at = offset;
-                        s.iov.iter().all(|v| {
-                            let ok = os.is_aligned(v.iov_base.cast(), at, v.iov_len as u64);
-                            at += v.iov_len as u64;
-                            ok
-                        })
-                    }
+                    true => os.are_aligned(&s.iov, offset),
                     false => os.is_aligned(ptr, offset, len),
                 };
                 if !aligned {
@@ -760,25 +751,5 @@ impl Core {
             }
         }
         out
-    }
-}
-
-/// The part of consecutive buffers from `skip` on, `left` bytes, at most IOV_MAX vectors.
-fn vectors(iov: &mut Vec<libc::iovec>, frames: &mut [crate::mem::FreeFrame], skip: u64, left: u64) {
-    iov.clear();
-    let (mut skip, mut left) = (skip as usize, left as usize);
-    for f in frames {
-        let len = f.len();
-        if skip >= len {
-            skip -= len;
-            continue;
-        }
-        let n = (len - skip).min(left);
-        if n == 0 || iov.len() == libc::UIO_MAXIOV as usize {
-            break;
-        }
-        iov.push(libc::iovec { iov_base: f[skip..].as_mut_ptr().cast(), iov_len: n });
-        skip = 0;
-        left -= n;
     }
 }

@@ -8,7 +8,8 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use super::{RawQueue, base};
-use crate::op::{Buf, Done, Op};
+use crate::buf::Buf;
+use crate::op::{Done, Op};
 use crate::probes;
 use crate::stats::Stats;
 use crate::{Error, Result};

@@ -18,6 +18,7 @@ mod names;
 mod places;
 mod queues;
 mod space;
+mod vectored;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -94,7 +95,7 @@ pub fn write_page(f: &File, n: u64) -> Op {
 pub type Case = (&'static str, fn(&Ctx));
 
 fn cases() -> Vec<Case> {
-    [files::CASES, names::CASES, queues::CASES, batches::CASES, model::CASES].concat()
+    [files::CASES, names::CASES, queues::CASES, vectored::CASES, batches::CASES, model::CASES].concat()
 }
 
 const URIS: [&str; 7] = [

@@ -104,7 +104,7 @@ impl<'a> Run<'a> {
             Buf::Frame(frame) => frames.push(Some(frame)),
             Buf::Frames(all) => frames.extend(all.into_iter().map(Some)),
             Buf::Aligned(buf) => shared = Some(Arc::new(buf)),
-            Buf::Foreign(_) | Buf::None => {}
+            _ => {}
         }
         (0..self.count)
             .map(|i| {

@@ -1,6 +1,7 @@
 //! One operation of a queue, done at once by plain system calls.
 
-use crate::op::{Buf, Op, OpKind};
+use crate::buf::Buf;
+use crate::op::{Op, OpKind};
 use crate::probes::{self, Event};
 use crate::{Error, ErrorKind, Result};
 
@@ -29,18 +30,12 @@ fn plain(op: &mut Op) -> Result<u64> {
                 Buf::Aligned(b) => raw.read_at(&mut b[..len as usize], offset, purpose)?,
                 Buf::Frame(b) => raw.read_at(&mut b[..len as usize], offset, purpose)?,
                 Buf::Foreign(b) => raw.read_at(&mut b.to_fill()[..len as usize], offset, purpose)?,
-                Buf::Frames(v) => match raw.os() {
-                    Some(os) => os.read_frames_at(v, len as usize, offset, purpose)?,
+                Buf::Frames(_) | Buf::Pieces(_) => match raw.os() {
+                    Some(os) => os.read_vectored_at(buf, len, offset, purpose)?,
                     None => {
-                        let mut n = 0;
-                        for b in v {
-                            let want = b.len().min(len as usize - n);
-                            let k = raw.read_at(&mut b[..want], offset + n as u64, purpose)?;
-                            n += k;
-                            if k < want || n == len as usize {
-                                break;
-                            }
-                        }
+                        let mut all = vec![0; len as usize];
+                        let n = raw.read_at(&mut all, offset, purpose)?;
+                        scatter(&all[..n], buf);
                         n
                     }
                 },
@@ -53,17 +48,10 @@ fn plain(op: &mut Op) -> Result<u64> {
                 Buf::Aligned(b) => raw.write_all_at(&b[..len as usize], offset, *dsync, purpose)?,
                 Buf::Frame(b) => raw.write_all_at(&b[..len as usize], offset, *dsync, purpose)?,
                 Buf::Foreign(b) => raw.write_all_at(&b.bytes()[..len as usize], offset, *dsync, purpose)?,
-                Buf::Frames(v) => {
-                    let mut n = 0;
-                    for b in v {
-                        let part = b.len().min(len as usize - n);
-                        raw.write_all_at(&b[..part], offset + n as u64, *dsync, purpose)?;
-                        n += part;
-                        if n == len as usize {
-                            break;
-                        }
-                    }
-                }
+                Buf::Frames(_) | Buf::Pieces(_) => match raw.os() {
+                    Some(os) => os.write_vectored_at(buf, len, offset, *dsync, purpose)?,
+                    None => raw.write_all_at(&gather(buf, len as usize), offset, *dsync, purpose)?,
+                },
                 Buf::None => {}
             }
             Ok(len)
@@ -73,6 +61,32 @@ fn plain(op: &mut Op) -> Result<u64> {
         OpKind::SyncRange => raw.sync_range(offset, len, purpose).map(|()| 0),
         OpKind::Allocate => raw.allocate(offset, len).map(|()| 0),
     }
+}
+
+/// Copies what a file of another kind of engine gave into the pieces, in their order.
+fn scatter(mut all: &[u8], buf: &mut Buf) {
+    let mut fill = |piece: &mut [u8]| {
+        let n = piece.len().min(all.len());
+        piece[..n].copy_from_slice(&all[..n]);
+        all = &all[n..];
+    };
+    match buf {
+        Buf::Frames(v) => v.iter_mut().for_each(|b| fill(b)),
+        Buf::Pieces(v) => v.iter_mut().for_each(|b| fill(b.to_fill())),
+        _ => {}
+    }
+}
+
+/// The first `len` bytes of the pieces in one, so that a file of another kind of engine sees one write.
+fn gather(buf: &Buf, len: usize) -> Vec<u8> {
+    let mut all = Vec::with_capacity(len);
+    let mut add = |piece: &[u8]| all.extend_from_slice(&piece[..piece.len().min(len - all.len())]);
+    match buf {
+        Buf::Frames(v) => v.iter().for_each(|b| add(b)),
+        Buf::Pieces(v) => v.iter().for_each(|b| add(b.bytes())),
+        _ => {}
+    }
+    all
 }
 
 /// The operation's name in errors.
@@ -89,14 +103,9 @@ pub(crate) fn name(kind: OpKind) -> &'static str {
 
 /// Refuses transfers that exceed their buffer or the largest offset.
 pub(crate) fn check(op: &Op) -> Result<()> {
-    let room = match (&op.kind, &op.buf) {
-        (OpKind::Read | OpKind::Write { .. }, Buf::None) => 0,
-        (OpKind::Read | OpKind::Write { .. }, Buf::Aligned(b)) => b.len() as u64,
-        (OpKind::Read | OpKind::Write { .. }, Buf::Frame(b)) => b.len() as u64,
-        (OpKind::Write { .. }, Buf::Foreign(b)) => b.len() as u64,
-        (OpKind::Read, Buf::Foreign(b)) if b.is_fillable() => b.len() as u64,
-        (OpKind::Read, Buf::Foreign(_)) => 0,
-        (OpKind::Read | OpKind::Write { .. }, Buf::Frames(v)) => v.iter().map(|b| b.len() as u64).sum(),
+    let room = match op.kind {
+        OpKind::Read => op.buf.room(true),
+        OpKind::Write { .. } => op.buf.room(false),
         _ => u64::MAX,
     };
     let fits = op.offset.checked_add(op.len).is_some_and(|end| end <= i64::MAX as u64);

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use super::map::Mapping;
 use super::transfer::{self, Sys};
+use crate::buf::Buf;
 use crate::engine::{RawFile, RawMap};
 use crate::file::{Alignment, Direct, OpenHow};
-use crate::mem::{AlignedBuf, FreeFrame};
+use crate::mem::AlignedBuf;
 use crate::op::Purpose;
 use crate::probes::{self, Event};
 use crate::stats::{OpClass, Stats};
@@ -181,47 +182,65 @@ impl OsFile {
         }
     }
 
-    /// Reads consecutive bytes into frames, `len` in all or until the file ends.
-    pub(crate) fn read_frames_at(
+    /// Whether transfers of these vectors, one after the other from `offset` on, need no bounce buffer.
+    pub(crate) fn are_aligned(&self, iov: &[libc::iovec], offset: u64) -> bool {
+        let mut at = offset;
+        iov.iter().all(|v| {
+            let ok = self.is_aligned(v.iov_base.cast(), at, v.iov_len as u64);
+            at += v.iov_len as u64;
+            ok
+        })
+    }
+
+    /// Reads consecutive bytes into the pieces of `buf`, `len` in all or until the file ends.
+    pub(crate) fn read_vectored_at(
         &self,
-        frames: &mut [FreeFrame],
-        len: usize,
+        buf: &mut Buf,
+        len: u64,
         offset: u64,
         purpose: Purpose,
     ) -> Result<usize> {
-        let mut call = || {
-            let (mut left, mut at, mut aligned) = (len, offset, true);
-            let mut iov = Vec::with_capacity(frames.len());
-            for f in frames.iter_mut() {
-                let n = f.len().min(left);
-                if n == 0 {
-                    break;
-                }
-                aligned &= self.is_aligned(f.as_ptr(), at, n as u64);
-                iov.push(libc::iovec { iov_base: f.as_mut_ptr().cast(), iov_len: n });
-                left -= n;
-                at += n as u64;
+        let mut iov = Vec::new();
+        buf.vectors(&mut iov, 0, len, usize::MAX);
+        let mut call = || match self.are_aligned(&iov, offset) {
+            true => transfer::read_full_vectored(self.fd(), &mut iov, offset, self.alignment),
+            false => {
+                self.stats.bounced();
+                // SAFETY: the vectors were just made of `buf`, which is borrowed mutably for this call.
+                unsafe { transfer::read_scattered(self.fd(), &iov, offset, self.alignment) }
             }
-            if aligned {
-                return transfer::read_full_vectored(self.fd(), &mut iov, offset, self.alignment);
-            }
-            let mut n = 0;
-            for f in frames.iter_mut() {
-                let want = f.len().min(len - n);
-                let k = self.read_sys(&mut f[..want], offset + n as u64)?;
-                n += k;
-                if k < want || n == len {
-                    break;
-                }
-            }
-            Ok(n)
         };
         self.timed(
             OpClass::Read,
             purpose,
             |n| *n as u64,
-            || call().map_err(|e| self.error("read", e).range(offset, len as u64)),
+            || call().map_err(|e| self.error("read", e).range(offset, len)),
         )
+    }
+
+    /// Writes the first `len` bytes of the pieces of `buf`.
+    pub(crate) fn write_vectored_at(
+        &self,
+        buf: &mut Buf,
+        len: u64,
+        offset: u64,
+        dsync: bool,
+        purpose: Purpose,
+    ) -> Result<()> {
+        self.check_write(offset, len, dsync)?;
+        let mut iov = Vec::new();
+        buf.vectors(&mut iov, 0, len, usize::MAX);
+        let aligned = self.are_aligned(&iov, offset);
+        if !aligned {
+            self.stats.bounced();
+        }
+        let write = |flags| match aligned {
+            true => transfer::write_full_vectored(self.fd(), &mut iov.clone(), offset, flags),
+            // SAFETY: the vectors were just made of `buf`, which is borrowed for this call.
+            false => unsafe { transfer::write_gathered(self.fd(), &iov, offset, flags) },
+        };
+        let call = || self.durably(dsync, write).map_err(|e| self.error("write", e).range(offset, len));
+        self.timed(OpClass::Write, purpose, |()| len, call)
     }
 
     fn write_sys(&self, buf: &[u8], offset: u64, dsync: bool) -> Sys<()> {
@@ -233,6 +252,11 @@ impl OsFile {
             true => transfer::write_full(self.fd(), buf, offset, flags),
             false => transfer::write_bounced(self.fd(), buf, offset, flags),
         };
+        self.durably(dsync, write)
+    }
+
+    /// Does a write, if asked for so that it is durable then: by the flag if the kernel knows it, else by a sync.
+    fn durably(&self, dsync: bool, write: impl Fn(i32) -> Sys<()>) -> Sys<()> {
         if !dsync {
             return write(0);
         }
@@ -300,15 +324,18 @@ impl OsFile {
         Ok(st.st_size as u64)
     }
 
-    fn write_plain(&self, buf: &[u8], offset: u64, dsync: bool, purpose: Purpose) -> Result<()> {
-        let len = buf.len() as u64;
+    /// Refuses writes that direct I/O cannot do, and durable ones that could no longer be trusted.
+    fn check_write(&self, offset: u64, len: u64, dsync: bool) -> Result<()> {
         if self.direct && !transfer::is_aligned(self.alignment, std::ptr::null(), offset, len) {
             let what = format!("a direct write must be aligned to {} bytes", self.alignment.offset);
             return Err(Error::new(ErrorKind::InvalidInput, "write", what).at(&self.path).range(offset, len));
         }
-        if dsync {
-            self.check_sync("write")?;
-        }
+        if dsync { self.check_sync("write") } else { Ok(()) }
+    }
+
+    fn write_plain(&self, buf: &[u8], offset: u64, dsync: bool, purpose: Purpose) -> Result<()> {
+        let len = buf.len() as u64;
+        self.check_write(offset, len, dsync)?;
         self.timed(
             OpClass::Write,
             purpose,

@@ -85,22 +85,50 @@ pub(super) fn read_full_vectored(fd: i32, iov: &mut [libc::iovec], offset: u64, 
         let count = rest.len().min(libc::UIO_MAXIOV as usize) as i32;
         let at = (offset + n as u64) as libc::off_t;
         // SAFETY: the caller made the vectors from buffers that it holds mutably for this call.
-        let mut k = retry(|| unsafe { libc::preadv(fd, rest.as_ptr(), count, at) })?;
+        let k = retry(|| unsafe { libc::preadv(fd, rest.as_ptr(), count, at) })?;
         n += k;
         if k == 0 || (a.offset > 1 && !n.is_multiple_of(a.offset as usize)) {
             break;
         }
-        while first < iov.len() && k >= iov[first].iov_len {
-            k -= iov[first].iov_len;
-            first += 1;
-        }
-        if k > 0 {
-            // SAFETY: `k` is less than the vector's length, so the pointer stays inside of its buffer.
-            iov[first].iov_base = unsafe { iov[first].iov_base.cast::<u8>().add(k) }.cast();
-            iov[first].iov_len -= k;
-        }
+        first = skip(iov, first, k);
     }
     Ok(n)
+}
+
+/// Takes `k` bytes off the vectors from `first` on; returns the first that is not used up.
+fn skip(iov: &mut [libc::iovec], mut first: usize, mut k: usize) -> usize {
+    while first < iov.len() && k >= iov[first].iov_len {
+        k -= iov[first].iov_len;
+        first += 1;
+    }
+    if k > 0 {
+        // `k` is less than the vector's length, so the pointer stays inside of its buffer.
+        iov[first].iov_base = iov[first].iov_base.cast::<u8>().wrapping_add(k).cast();
+        iov[first].iov_len -= k;
+    }
+    first
+}
+
+/// Writes all bytes of the vectors; `flags` as of pwritev2.
+pub(super) fn write_full_vectored(fd: i32, iov: &mut [libc::iovec], offset: u64, flags: i32) -> Sys<()> {
+    let (mut n, mut first) = (0usize, 0usize);
+    while first < iov.len() {
+        let rest = &iov[first..];
+        let count = rest.len().min(libc::UIO_MAXIOV as usize) as i32;
+        let at = (offset + n as u64) as libc::off_t;
+        let k = match flags {
+            // SAFETY: the caller made the vectors from buffers that it holds for this call; the kernel only reads.
+            0 => retry(|| unsafe { libc::pwritev(fd, rest.as_ptr(), count, at) })?,
+            // SAFETY: as above.
+            _ => retry(|| unsafe { libc::pwritev2(fd, rest.as_ptr(), count, at, flags) })?,
+        };
+        if k == 0 {
+            return Err(libc::EIO);
+        }
+        n += k;
+        first = skip(iov, first, k);
+    }
+    Ok(())
 }
 
 /// Writes all of `buf`; `flags` as of pwritev2 (0: pwrite).
@@ -157,6 +185,81 @@ pub(super) fn read_bounced(fd: i32, buf: &mut [u8], offset: u64, a: Alignment) -
         }
         Ok(n)
     })
+}
+
+/// A direct read of any range into vectors of any memory, one after the other.
+///
+/// # Safety
+/// Nobody else uses the memory of the vectors during the call.
+pub(super) unsafe fn read_scattered(fd: i32, iov: &[libc::iovec], offset: u64, a: Alignment) -> Sys<usize> {
+    let len: usize = iov.iter().map(|v| v.iov_len).sum();
+    let unit = a.offset.max(1) as u64;
+    with_bounce(|bounce| {
+        let (mut n, mut to) = (0, Place::default());
+        while n < len {
+            let at = offset + n as u64;
+            let skip = at % unit;
+            let want = ((len - n) as u64 + skip).next_multiple_of(unit).min(bounce.len() as u64);
+            let got = read_full(fd, &mut bounce[..want as usize], at - skip, a)? as u64;
+            let fresh = (got.saturating_sub(skip) as usize).min(len - n);
+            let from = bounce[skip as usize..][..fresh].as_ptr();
+            to.walk(iov, fresh, |done, place, k| {
+                // SAFETY: `k` bytes inside of the bounce buffer and inside of a vector, which the caller promises.
+                unsafe { std::ptr::copy_nonoverlapping(from.wrapping_add(done), place, k) };
+            });
+            n += fresh;
+            if got < want {
+                break;
+            }
+        }
+        Ok(n)
+    })
+}
+
+/// A direct write of an aligned range from vectors of any memory.
+///
+/// # Safety
+/// Nobody writes to the memory of the vectors during the call.
+pub(super) unsafe fn write_gathered(fd: i32, iov: &[libc::iovec], offset: u64, flags: i32) -> Sys<()> {
+    let len: usize = iov.iter().map(|v| v.iov_len).sum();
+    with_bounce(|bounce| {
+        let (mut n, mut from) = (0, Place::default());
+        while n < len {
+            let want = (len - n).min(bounce.len());
+            let to = bounce[..want].as_mut_ptr();
+            from.walk(iov, want, |done, place, k| {
+                // SAFETY: as in `read_scattered`, the other way.
+                unsafe { std::ptr::copy_nonoverlapping(place, to.wrapping_add(done), k) };
+            });
+            write_full(fd, &bounce[..want], offset + n as u64, flags)?;
+            n += want;
+        }
+        Ok(())
+    })
+}
+
+/// A byte in a list of vectors.
+#[derive(Default)]
+struct Place {
+    vector: usize,
+    at: usize,
+}
+
+impl Place {
+    /// Goes on by `n` bytes, and calls `each` with every stretch of them: bytes before it, its address, its length.
+    fn walk(&mut self, iov: &[libc::iovec], n: usize, mut each: impl FnMut(usize, *mut u8, usize)) {
+        let mut done = 0;
+        while done < n {
+            let v = &iov[self.vector];
+            let k = (v.iov_len - self.at).min(n - done);
+            each(done, v.iov_base.cast::<u8>().wrapping_add(self.at), k);
+            done += k;
+            self.at += k;
+            if self.at == v.iov_len {
+                (self.vector, self.at) = (self.vector + 1, 0);
+            }
+        }
+    }
 }
 
 /// A direct write of aligned ranges from memory that is not aligned.

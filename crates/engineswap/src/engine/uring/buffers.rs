@@ -166,12 +166,14 @@ pub(super) struct RingBuffers {
     seen: u64,
     /// The ring has a table in the kernel.
     has_table: bool,
+    /// The kernel has vectored transfers of registered buffers.
+    vectors: bool,
     pieces: Pieces,
 }
 
 impl RingBuffers {
-    pub(super) fn new(engine: &Arc<Buffers>) -> RingBuffers {
-        RingBuffers { engine: Arc::clone(engine), seen: 0, has_table: false, pieces: Vec::new() }
+    pub(super) fn new(engine: &Arc<Buffers>, vectors: bool) -> RingBuffers {
+        RingBuffers { engine: Arc::clone(engine), seen: 0, has_table: false, vectors, pieces: Vec::new() }
     }
 
     /// Follows the engine's table. If the kernel refuses (memory), the ring goes on without.
@@ -216,10 +218,20 @@ impl RingBuffers {
 
     /// The place whose memory holds all of these bytes.
     pub(super) fn find(&self, ptr: *const u8, len: u32) -> Option<u16> {
-        let (start, end) = (ptr as usize, ptr as usize + len as usize);
-        let holds = |p: &Option<Piece>| p.as_ref().is_some_and(|p| p.base <= start && end <= p.base + p.len);
-        self.pieces.iter().position(holds).map(|i| i as u16)
+        self.pieces.iter().position(|p| holds(p, ptr as usize, len as usize)).map(|i| i as u16)
     }
+
+    /// The place whose memory holds all bytes of these vectors, if the kernel takes it for vectored transfers.
+    pub(super) fn find_all(&self, iov: &[libc::iovec]) -> Option<u16> {
+        let first = iov.first().filter(|_| self.vectors)?;
+        let inside = |p: &Option<Piece>, v: &libc::iovec| holds(p, v.iov_base as usize, v.iov_len);
+        let i = self.pieces.iter().position(|p| inside(p, first))?;
+        iov.iter().all(|v| inside(&self.pieces[i], v)).then_some(i as u16)
+    }
+}
+
+fn holds(piece: &Option<Piece>, start: usize, len: usize) -> bool {
+    piece.as_ref().is_some_and(|p| p.base <= start && start + len <= p.base + p.len)
 }
 
 fn refusal(errno: i32, bytes: usize) -> Error {

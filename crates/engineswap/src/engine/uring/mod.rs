@@ -32,15 +32,17 @@ use crate::{Error, Result};
 pub fn open(config: &UringConfig, mut reasons: Vec<String>) -> Result<Arc<dyn Engine>> {
     config.check()?;
     let (setup, dropped) = setup::find(config)?;
-    let uring = Uring {
+    let mut uring = Uring {
         config: setup::resolved(config, &setup),
         setup,
         shared: shared_thread(config, &setup)?,
         buffers: Buffers::new(config),
+        fixed_vectors: false,
         reasons: Vec::new(),
     };
     // Whatever else was asked for shows now, not at the first queue.
-    uring.ring(1)?;
+    let first = uring.ring(1)?;
+    uring.fixed_vectors = first.knows(&[sys::OP_READV_FIXED, sys::OP_WRITEV_FIXED]);
     reasons.push(match config.iopoll {
         true => {
             "io_uring: a ring that polls was set up; whether a device can be polled shows at its files".into()
@@ -68,6 +70,8 @@ struct Uring {
     setup: Setup,
     shared: Option<OwnedFd>,
     buffers: Option<Arc<Buffers>>,
+    /// The kernel has vectored transfers of registered buffers (Linux 6.15).
+    fixed_vectors: bool,
     reasons: Vec<String>,
 }
 
@@ -117,7 +121,7 @@ impl Driver for Uring {
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
         let depth = depth.clamp(1, self.config.depth);
-        let buffers = self.buffers.as_ref().map(RingBuffers::new);
+        let buffers = self.buffers.as_ref().map(|b| RingBuffers::new(b, self.fixed_vectors));
         Ok(Box::new(UringQueue::new(self.ring(depth)?, depth, &self.config, buffers, stats)))
     }
 

@@ -135,10 +135,19 @@ impl UringQueue {
         }
         let fixed = match (r.what, &self.buffers) {
             (What::Read { ptr, len } | What::Write { ptr, len, .. }, Some(b)) => b.find(ptr, len),
+            (What::ReadV { iov, n } | What::WriteV { iov, n, .. }, Some(b)) => {
+                // SAFETY: the slot's vectors, `n` of them, which stay as they are while it runs.
+                b.find_all(unsafe { std::slice::from_raw_parts(iov, n as usize) })
+            }
             _ => None,
         };
         if let Some(place) = fixed {
-            s.opcode = if s.opcode == sys::OP_READ { sys::OP_READ_FIXED } else { sys::OP_WRITE_FIXED };
+            s.opcode = match s.opcode {
+                sys::OP_READ => sys::OP_READ_FIXED,
+                sys::OP_READV => sys::OP_READV_FIXED,
+                sys::OP_WRITEV => sys::OP_WRITEV_FIXED,
+                _ => sys::OP_WRITE_FIXED,
+            };
             // The index of the buffer is the first of the remaining fields.
             s.rest[0] = u64::from(place.to_le());
             self.core.stats().fixed();

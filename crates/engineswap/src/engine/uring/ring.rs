@@ -209,6 +209,22 @@ impl Ring {
         Ok(())
     }
 
+    /// Whether the kernel knows these kinds of requests.
+    pub(super) fn knows(&self, opcodes: &[u8]) -> bool {
+        // struct io_uring_probe: 16 bytes, the second of which says how many entries of 8 bytes follow; an entry is
+        // the kind, a reserved byte, and flags of 16 bits.
+        const SUPPORTED: u64 = 1;
+        let mut probe = [0u64; 2 + 256];
+        // SAFETY: room for that structure with 256 entries, zeroed, which the kernel fills.
+        if unsafe { sys::register(self.fd(), sys::REGISTER_PROBE, probe.as_mut_ptr().cast(), 256) }.is_err() {
+            return false;
+        }
+        opcodes.iter().all(|op| {
+            let [kind, _, flags, ..] = probe[2 + *op as usize].to_ne_bytes();
+            kind == *op && u64::from(flags) & SUPPORTED != 0
+        })
+    }
+
     fn polled_submission(&self) -> bool {
         self.flags & sys::SETUP_SQPOLL != 0
     }

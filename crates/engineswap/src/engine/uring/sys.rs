@@ -29,6 +29,7 @@ pub(super) const ENTER_EXT_ARG: u32 = 1 << 3;
 pub(super) const ENTER_REGISTERED_RING: u32 = 1 << 4;
 
 pub(super) const UNREGISTER_BUFFERS: u32 = 1;
+pub(super) const REGISTER_PROBE: u32 = 8;
 pub(super) const REGISTER_BUFFERS2: u32 = 15;
 pub(super) const REGISTER_BUFFERS_UPDATE: u32 = 16;
 pub(super) const REGISTER_CLONE_BUFFERS: u32 = 30;
@@ -59,6 +60,9 @@ pub(super) const OP_LINK_TIMEOUT: u8 = 15;
 pub(super) const OP_FALLOCATE: u8 = 17;
 pub(super) const OP_READ: u8 = 22;
 pub(super) const OP_WRITE: u8 = 23;
+/// Came with Linux 6.15.
+pub(super) const OP_READV_FIXED: u8 = 60;
+pub(super) const OP_WRITEV_FIXED: u8 = 61;
 
 pub(super) const IOSQE_IO_LINK: u8 = 1 << 2;
 pub(super) const IOSQE_ASYNC: u8 = 1 << 4;

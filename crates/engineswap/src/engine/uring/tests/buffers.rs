@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ErrorKind;
+use crate::engine::uring::sys;
 use crate::mem::{BufArena, FrameArena};
 
 /// The lines of this process's rings that name registered memory at this address.
@@ -94,6 +95,44 @@ fn writes_from_registered_buffers_arrive() {
         f.read_exact_at(&mut back, n * 4096, P).unwrap();
         assert!(back == page(100 + n), "page {n}");
     }
+}
+
+#[test]
+fn vectored_transfers_inside_of_one_registered_arena_use_it() {
+    let Some(io) = open("io_uring?fixed_buffers") else { return };
+    let ring = crate::engine::uring::ring::Ring::new(1, &Default::default()).unwrap();
+    if !ring.knows(&[sys::OP_READV_FIXED, sys::OP_WRITEV_FIXED]) {
+        return println!("skipped: vectored transfers of registered buffers need Linux 6.15");
+    }
+    let dir = dir();
+    let f = filled(&io, dir.path(), 8);
+    let (one, two) = (BufArena::new(4096, 8), BufArena::new(4096, 8));
+    let _registered =
+        [io.register_buffers(one.region()).unwrap(), io.register_buffers(two.region()).unwrap()];
+    let mut q = io.queue(8).unwrap();
+    let mut transfer = |op: Op, want: u64| {
+        let before = io.stats().fixed;
+        q.push(op).unwrap();
+        q.wait(1).unwrap();
+        let d = q.pop().unwrap();
+        let Buf::Pieces(v) = d.buf else { panic!("the pieces are gone") };
+        assert_eq!((d.result.unwrap(), io.stats().fixed - before), (v.len() as u64 * 4096, want));
+        v
+    };
+    let piece = |arena: &std::sync::Arc<BufArena>| arena.alloc().unwrap().into();
+    let v = transfer(Op::readv(&f, 4096, (0..4).map(|_| piece(&one)).collect(), P), 1);
+    assert!(v.iter().enumerate().all(|(i, b)| b.bytes() == page(1 + i as u64)));
+    let mut w = Op::writev(&f, 6 * 4096, v, P);
+    w.kind = crate::OpKind::Write { dsync: true };
+    drop(transfer(w, 1));
+    let mut back = vec![0; 4096];
+    for n in 0..4 {
+        f.read_exact_at(&mut back, (6 + n) * 4096, P).unwrap();
+        assert!(back == page(1 + n), "page {n}");
+    }
+    // Not where the pieces lie in two arenas, or outside.
+    transfer(Op::readv(&f, 0, vec![piece(&one), piece(&two)], P), 0);
+    transfer(Op::readv(&f, 0, vec![piece(&one), AlignedBuf::zeroed(4096).into()], P), 0);
 }
 
 #[test]
