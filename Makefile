@@ -7,6 +7,10 @@ BENCH_ARGS ?=
 COMPARE_ARGS ?=
 STUDY_ARGS ?=
 PREFIX ?= /usr/local
+# The headers of the RocksDB that `make plugin` builds for: the installed one, or a source tree's.
+ROCKSDB_INCLUDE = $(if $(ROCKSDB_DIR),$(ROCKSDB_DIR)/include,/usr/include)
+PLUGIN_DIR = target/rocksdb-plugin$(if $(ROCKSDB_DIR),-$(shell \
+  awk '/^\#define ROCKSDB_(MAJOR|MINOR|PATCH) /{printf "%s%s", d, $$3; d="."}' $(ROCKSDB_DIR)/include/rocksdb/version.h))
 
 .PHONY: help
 help: ## List the targets
@@ -59,6 +63,15 @@ compare-fio: fio-plugin ## Compare engineswap under fio with fio's own engines, 
 .PHONY: study
 study: build ## What each option of io_uring does to reads, with counts of tracepoints (STUDY_ARGS adds options)
 	tools/study-options $(STUDY_ARGS)
+.PHONY: plugin
+plugin: ## Build engineswap as a file system of RocksDB (ROCKSDB_DIR=... for a source tree's headers)
+	$(CARGO) build --release --locked -p engineswap-c
+	tools/build-rocksdb-plugin target/release "$(ROCKSDB_INCLUDE)" "$(PLUGIN_DIR)/libengineswap_rocksdb.so"
+	@echo $(PLUGIN_DIR)/libengineswap_rocksdb.so
+
+.PHONY: plugin-path
+plugin-path: ## Print where `make plugin` puts its shared object
+	@echo $(CURDIR)/$(PLUGIN_DIR)/libengineswap_rocksdb.so
 
 .PHONY: bench
 bench: build ## Run the standard workloads on a store of moderate size (BENCH_ARGS adds options)

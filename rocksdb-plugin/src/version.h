@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// What differs between the versions of RocksDB that this plugin is built against. Everything else of the source is the
+// same for all of them.
+#pragma once
+
+#include <rocksdb/file_system.h>
+#include <rocksdb/version.h>
+
+#define ENGINESWAP_ROCKSDB_AT_LEAST(major, minor) \
+    (ROCKSDB_MAJOR > (major) || (ROCKSDB_MAJOR == (major) && ROCKSDB_MINOR >= (minor)))
+
+// FileSystem::SupportedOps; before it, every file system is taken to read asynchronously.
+#define ENGINESWAP_HAS_SUPPORTED_OPS ENGINESWAP_ROCKSDB_AT_LEAST(8, 4)
+// FSSupportedOps::kFSPrefetch; before it, Prefetch is always tried.
+#define ENGINESWAP_HAS_FS_PREFETCH ENGINESWAP_ROCKSDB_AT_LEAST(10, 8)
+
+namespace engineswap {
+
+namespace rdb = ROCKSDB_NAMESPACE;
+
+// The callback of ReadAsync takes a const request in old versions and a plain one in new ones. Whichever it is:
+template <typename Function>
+struct ReadAsyncSignature;
+template <typename Callback>
+struct ReadAsyncSignature<rdb::IOStatus (rdb::FSRandomAccessFile::*)(rdb::FSReadRequest &, const rdb::IOOptions &,
+                                                                     Callback, void *, void **,
+                                                                     rdb::IOHandleDeleter *, rdb::IODebugContext *)> {
+    using Type = Callback;
+};
+using ReadAsyncCallback = ReadAsyncSignature<decltype(&rdb::FSRandomAccessFile::ReadAsync)>::Type;
+
+} // namespace engineswap
