@@ -82,6 +82,10 @@ bench: build ## Run the standard workloads on a store of moderate size (BENCH_AR
 kill-rounds: ## Kill a writing process 500 times on each engine and check what survives
 	RINGDB_KILL_ROUNDS=500 $(CARGO) test --release --locked -p ringdb --test kill -- --nocapture
 
+.PHONY: real-crashes
+real-crashes: ## Power cuts, full disks and limits on loop-mounted ext4, xfs and btrfs, 20 rounds on every engine (root)
+	RINGDB_REAL_ROUNDS=20 $(CARGO) test --release --locked -p ringdb --test real_crash
+
 .PHONY: freeze-format
 freeze-format: ## Make testdata/formats/v1 anew: only while format version 1 has not been released
 	rm -rf testdata/formats/v1
