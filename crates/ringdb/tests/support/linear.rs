@@ -1,0 +1,239 @@
+//! Recorded histories of concurrent calls on a store, and the check that they are linearizable: that each call can be
+//! given one moment between its beginning and its end, such that all of them, in that order, give what was seen.
+//!
+//! Every call is a set of reads and writes that happen at one moment: a put writes one key, a batch several, a get reads
+//! one, a scan or a snapshot all of them. The search is that of Wing and Gong (1993) with Lowe's memory of what was
+//! tried (2017): depth first, next any call that nobody's end precedes, never twice the same set of calls with the same
+//! state.
+#![allow(dead_code)]
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use ringdb::{Db, Durability, Keyspace, WriteBatch, WriteOptions};
+
+use super::support::Rng;
+
+/// Keys of a history: the first four in the default keyspace, the others in another.
+pub const KEYS: usize = 6;
+const DEFAULT: usize = 4;
+
+/// A value of each key; 0 is none.
+pub type State = [u32; KEYS];
+
+/// One call: what it saw and what it did, and when.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub reads: Vec<(usize, u32)>,
+    pub writes: Vec<(usize, u32)>,
+    pub begin: u64,
+    pub end: u64,
+    pub what: &'static str,
+}
+
+/// Looks for an order; returns the state after it, or the longest that was found.
+pub fn check(first: State, calls: &[Call]) -> Result<State, String> {
+    assert!(calls.len() <= 128);
+    let mut calls: Vec<&Call> = calls.iter().collect();
+    calls.sort_by_key(|c| c.begin);
+    let all = if calls.len() == 128 { u128::MAX } else { (1u128 << calls.len()) - 1 };
+    let mut seen: HashSet<(u128, State)> = HashSet::new();
+    let mut longest: (u32, u128, State) = (0, 0, first);
+    let mut stack = vec![(0u128, first)];
+    while let Some((done, state)) = stack.pop() {
+        if done == all {
+            return Ok(state);
+        }
+        if done.count_ones() > longest.0 {
+            longest = (done.count_ones(), done, state);
+        }
+        let left = |i: &usize| done & (1 << i) == 0;
+        let first_end = (0..calls.len()).filter(left).map(|i| calls[i].end).min().expect("one is left");
+        for i in (0..calls.len()).filter(left) {
+            let c = calls[i];
+            if c.begin > first_end {
+                break;
+            }
+            if c.reads.iter().all(|&(k, v)| state[k] == v) {
+                let mut next = state;
+                c.writes.iter().for_each(|&(k, v)| next[k] = v);
+                if seen.insert((done | 1 << i, next)) {
+                    stack.push((done | 1 << i, next));
+                }
+            }
+        }
+    }
+    let (n, done, state) = longest;
+    let rest: Vec<_> = (0..calls.len()).filter(|i| done & (1 << i) == 0).map(|i| calls[i]).collect();
+    Err(format!(
+        "no order: after {n} of {} calls the state is {state:?}, and none of these fits: {rest:#?}",
+        calls.len()
+    ))
+}
+
+fn key(k: usize) -> [u8; 5] {
+    let mut key = *b"key-0";
+    key[4] += k as u8;
+    key
+}
+
+/// Longer for some, so that histories meet large values too.
+fn value(v: u32) -> Vec<u8> {
+    let mut bytes = v.to_le_bytes().to_vec();
+    bytes.resize(if v.is_multiple_of(50) { 9000 } else { 4 + (v % 200) as usize }, v as u8);
+    bytes
+}
+
+fn number(v: Option<ringdb::Value>) -> u32 {
+    v.map_or(0, |v| {
+        let n = u32::from_le_bytes(v[..4].try_into().expect("a number"));
+        assert_eq!(*v, value(n)[..], "the value of {n}");
+        n
+    })
+}
+
+/// Starts a thread; what it returns waits for it.
+pub type Spawn = fn(Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce()>;
+
+/// A store with its two keyspaces and a clock for events.
+#[derive(Clone)]
+pub struct Recorder {
+    pub db: Db,
+    side: Keyspace,
+    clock: Arc<AtomicU64>,
+    values: Arc<AtomicU64>,
+}
+
+impl Recorder {
+    pub fn new(db: Db) -> Recorder {
+        let side = db.keyspace("side").expect("keyspace");
+        Recorder { db, side, clock: Arc::default(), values: Arc::default() }
+    }
+
+    /// The state now, when nothing else goes on.
+    pub fn state(&self) -> State {
+        std::array::from_fn(|k| self.get(k))
+    }
+
+    fn get(&self, k: usize) -> u32 {
+        number(if k < DEFAULT { self.db.get(key(k)) } else { self.side.get(key(k)) }.expect("get"))
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, SeqCst)
+    }
+
+    fn fresh(&self) -> u32 {
+        self.values.fetch_add(1, SeqCst) as u32 + 1
+    }
+
+    /// Makes one call.
+    fn call(&self, rng: &mut Rng) -> Call {
+        let mut c = Call { reads: vec![], writes: vec![], begin: 0, end: 0, what: "" };
+        let k = rng.below(KEYS as u64) as usize;
+        let mut options = WriteOptions::default();
+        if rng.chance(8) {
+            options = options.durability(Durability::Sync);
+        }
+        match rng.below(12) {
+            0..=2 => {
+                let v = self.fresh();
+                c.begin = self.now();
+                if k < DEFAULT { self.db.put(key(k), value(v)) } else { self.side.put(key(k), value(v)) }
+                    .expect("put");
+                (c.what, c.writes) = ("put", vec![(k, v)]);
+            }
+            3 => {
+                c.begin = self.now();
+                if k < DEFAULT { self.db.delete(key(k)) } else { self.side.delete(key(k)) }.expect("delete");
+                (c.what, c.writes) = ("delete", vec![(k, 0)]);
+            }
+            4..=5 => {
+                let mut batch = WriteBatch::new();
+                for k in 0..KEYS {
+                    if rng.chance(2) {
+                        continue;
+                    }
+                    let v = if rng.chance(5) { 0 } else { self.fresh() };
+                    match (k < DEFAULT, v) {
+                        (true, 0) => batch.delete(key(k)),
+                        (true, v) => batch.put(key(k), value(v)),
+                        (false, 0) => batch.delete_in(&self.side, key(k)),
+                        (false, v) => batch.put_in(&self.side, key(k), value(v)),
+                    }
+                    c.writes.push((k, v));
+                }
+                c.begin = self.now();
+                self.db.write(batch, &options).expect("write");
+                c.what = "batch";
+            }
+            6..=8 => {
+                c.begin = self.now();
+                (c.what, c.reads) = ("get", vec![(k, self.get(k))]);
+            }
+            9 => {
+                let keys: Vec<usize> = (0..DEFAULT).filter(|_| !rng.chance(3)).collect();
+                let names: Vec<_> = keys.iter().map(|&k| key(k)).collect();
+                c.begin = self.now();
+                let found = self.db.multi_get(&names).expect("multi_get");
+                c.what = "multi_get";
+                c.reads = keys.into_iter().zip(found.into_iter().map(number)).collect();
+            }
+            10 => {
+                c.begin = self.now();
+                c.what = "scan";
+                let mut found = [0; DEFAULT];
+                let backwards = rng.chance(2);
+                let iter = self.db.iter();
+                let pairs: Vec<_> = if backwards { iter.rev().collect() } else { iter.collect() };
+                for kv in pairs {
+                    let (k, v) = kv.expect("pair");
+                    found[usize::from(k[4] - b'0')] = number(Some(v));
+                }
+                c.reads = found.into_iter().enumerate().collect();
+            }
+            _ => {
+                c.begin = self.now();
+                c.what = "snapshot";
+                let snapshot = self.db.snapshot();
+                // What it shows was so while it was made, whenever it is read.
+                c.end = self.now();
+                let side = snapshot.keyspace(&self.side);
+                for k in 0..KEYS {
+                    let s = if k < DEFAULT { &snapshot } else { &side };
+                    c.reads.push((k, number(s.get(key(k)).expect("get"))));
+                }
+                for (k, v) in c.reads.clone().into_iter().rev() {
+                    let s = if k < DEFAULT { &snapshot } else { &side };
+                    assert_eq!(number(s.get(key(k)).expect("get")), v, "a snapshot that changed");
+                }
+                return c;
+            }
+        }
+        c.end = self.now();
+        c
+    }
+
+    /// Runs `threads` threads of `each` calls, and gives what they saw; the last call reads everything afterwards.
+    pub fn record(&self, seed: u64, threads: u64, each: usize, spawn: Spawn) -> Vec<Call> {
+        let all = Arc::new(Mutex::new(Vec::new()));
+        let joins: Vec<_> = (0..threads)
+            .map(|t| {
+                let (me, all) = (self.clone(), all.clone());
+                spawn(Box::new(move || {
+                    let mut rng = Rng(seed.wrapping_mul(1000).wrapping_add(t));
+                    let calls: Vec<Call> = (0..each).map(|_| me.call(&mut rng)).collect();
+                    all.lock().expect("lock").extend(calls);
+                }))
+            })
+            .collect();
+        joins.into_iter().for_each(|j| j());
+        let mut calls = std::mem::take(&mut *all.lock().expect("lock"));
+        // What is there in the end must be the end of the order too.
+        let begin = self.now();
+        let reads = self.state().into_iter().enumerate().collect();
+        calls.push(Call { reads, writes: vec![], begin, end: self.now(), what: "the end" });
+        calls
+    }
+}
