@@ -17,13 +17,19 @@ pub(crate) unsafe fn handle<'a, T>(handle: *const T, what: &str) -> Result<&'a T
     unsafe { handle.as_ref() }.ok_or_else(|| Fail::invalid(format!("the {what} is NULL")))
 }
 
-/// As [`handle`], to be changed.
+/// An array.
 ///
 /// # Safety
-/// As of [`handle`], and nobody else uses it meanwhile.
-pub(crate) unsafe fn handle_mut<'a, T>(handle: *mut T, what: &str) -> Result<&'a mut T, Fail> {
-    // SAFETY: the caller's promise.
-    unsafe { handle.as_mut() }.ok_or_else(|| Fail::invalid(format!("the {what} is NULL")))
+/// `first` is NULL or leads to `count` live values, unless these cannot be.
+pub(crate) unsafe fn array<'a, T>(first: *const T, count: usize, what: &str) -> Result<&'a [T], Fail> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if first.is_null() || count > isize::MAX as usize / size_of::<T>() {
+        return Err(Fail::invalid(format!("no array of {count} {what}")));
+    }
+    // SAFETY: not NULL, and the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
 /// A path that is not NULL.

@@ -1,23 +1,24 @@
-//! Operations that overlap: batches, and queues that know their thread.
+//! Operations that overlap: batches, and queues, which know their thread or are safe for all.
 
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use engineswap::mem::ForeignBuf;
-use engineswap::{Buf, Done, Op, OpKind, Queue};
+use engineswap::{Buf, Done, Op, OpKind, Queue, SharedQueue};
 
 use crate::args;
 use crate::engine::engineswap_engine;
 use crate::file::engineswap_file;
 use crate::result::{
-    Fail, INVALID_ARGUMENT, OK, QUEUE_BROKEN, QUEUE_FULL, WRONG_THREAD, code_of, engineswap_error, guard,
-    report,
+    Fail, INTERNAL, INVALID_ARGUMENT, OK, QUEUE_BROKEN, QUEUE_FULL, WRONG_THREAD, code_of, engineswap_error,
+    guard, report,
 };
 
 const CHAIN: u32 = 1;
 const DSYNC: u32 = 2;
 const BUFFER_HELD: u32 = 1;
+const SHARED: u32 = 1;
 const MAX_DEPTH: u32 = 65_536;
 
 /// One operation.
@@ -118,11 +119,8 @@ pub unsafe extern "C" fn engineswap_run(
             return Ok(OK);
         }
         let out = args::out(out)?;
-        if ops.is_null() || count > isize::MAX as usize / size_of::<engineswap_op>() {
-            return Err(Fail::invalid(format!("no array of {count} operations")));
-        }
-        // SAFETY: not NULL; the header's contract: an array of `count`.
-        let ops = unsafe { std::slice::from_raw_parts(ops, count) };
+        // SAFETY: the header's contract: an array of `count`.
+        let ops = unsafe { args::array(ops, count, "operations")? };
         // SAFETY: the header's contract: a live file, and memory that is the library's for this call.
         let batch: Result<Vec<Op>, Fail> = ops.iter().map(|op| unsafe { op.to_op() }).collect();
         let batch = match batch {
@@ -153,11 +151,26 @@ pub unsafe extern "C" fn engineswap_run(
     })
 }
 
-/// A queue and the thread that it belongs to.
+/// A queue, of one thread or of all.
 pub struct engineswap_queue {
+    kind: Kind,
+}
+
+enum Kind {
+    Own { thread: u64, own: UnsafeCell<Own> },
+    Shared(SharedQueue),
+}
+
+/// A queue of one thread.
+struct Own {
     queue: Queue,
-    thread: u64,
     broken: Option<Fail>,
+}
+
+/// What the calling thread may use.
+enum Handle<'a> {
+    Own(&'a mut Own),
+    Shared(&'a SharedQueue),
 }
 
 /// A number that no other thread of this process has or had.
@@ -176,37 +189,74 @@ fn thread() -> u64 {
 
 /// # Safety
 /// `queue` is NULL or a live handle.
-unsafe fn mine<'a>(queue: *mut engineswap_queue) -> Result<&'a mut engineswap_queue, Fail> {
-    if queue.is_null() {
-        return Err(Fail::invalid("the queue is NULL"));
+unsafe fn mine<'a>(queue: *const engineswap_queue) -> Result<Handle<'a>, Fail> {
+    // SAFETY: the caller's promise.
+    match unsafe { &args::handle(queue, "queue")?.kind } {
+        Kind::Shared(q) => Ok(Handle::Shared(q)),
+        Kind::Own { thread: owner, .. } if *owner != thread() => {
+            Err(Fail::new(WRONG_THREAD, "a queue is used only by the thread that opened it"))
+        }
+        // SAFETY: this thread alone uses it, and no call of this library calls back into it.
+        Kind::Own { own, .. } => Ok(Handle::Own(unsafe { &mut *own.get() })),
     }
-    // SAFETY: not NULL, live; `thread` never changes, so that any thread may read it.
-    let owner = unsafe { (&raw const (*queue).thread).read() };
-    if owner != thread() {
-        return Err(Fail::new(WRONG_THREAD, "a queue is used only by the thread that opened it"));
-    }
-    // SAFETY: this thread alone uses the rest, and no call of this library calls back into it.
-    unsafe { args::handle_mut(queue, "queue") }
 }
 
-impl engineswap_queue {
+fn broken(f: &Fail) -> Fail {
+    Fail { code: QUEUE_BROKEN, errno: f.errno, message: f.message.clone() }
+}
+
+impl Own {
     fn check(&self) -> Result<(), Fail> {
-        match &self.broken {
-            None => Ok(()),
-            Some(f) => Err(Fail { code: QUEUE_BROKEN, errno: f.errno, message: f.message.clone() }),
-        }
+        self.broken.as_ref().map_or(Ok(()), |f| Err(broken(f)))
     }
 
-    fn attempt(&mut self, call: impl FnOnce(&mut Queue) -> engineswap::Result<()>) -> Result<i32, Fail> {
+    fn attempt<T>(&mut self, call: impl FnOnce(&mut Queue) -> engineswap::Result<T>) -> Result<T, Fail> {
         self.check()?;
-        match call(&mut self.queue) {
-            Ok(()) => Ok(OK),
-            Err(e) => {
-                self.broken = Some(Fail::from(e).with_code(QUEUE_BROKEN));
-                self.check().map(|()| OK)
+        call(&mut self.queue).map_err(|e| {
+            let f = broken(&e.into());
+            self.broken = Some(broken(&f));
+            f
+        })
+    }
+
+    /// Does and takes everything that is left, and tells the first failure.
+    fn drain(&mut self) -> Result<(), Fail> {
+        let mut first = Ok(());
+        loop {
+            while let Some(done) = self.queue.pop() {
+                first = first.and(done.result.map(drop));
+            }
+            match self.queue.in_flight() {
+                0 => return Ok(first?),
+                left => self.attempt(|queue| queue.wait(left))?,
             }
         }
     }
+}
+
+fn drain_shared(q: &SharedQueue) -> Result<(), Fail> {
+    let mut first = Ok(());
+    while q.in_flight() > 0 {
+        let waited = q.wait(q.in_flight());
+        while let Some(done) = q.pop() {
+            first = first.and(done.result.map(drop));
+        }
+        waited.map_err(|e| broken(&e.into()))?;
+    }
+    Ok(first?)
+}
+
+/// A completion of a shared queue: when that broke, operations were answered that the kernel may still have.
+fn shared_completion(q: &SharedQueue, done: &Done) -> engineswap_completion {
+    let mut c = completion(done);
+    if done.result.is_err() && matches!(done.buf, Buf::None) && q.failure().is_some() {
+        c.flags = BUFFER_HELD;
+    }
+    c
+}
+
+fn full(why: &str) -> Fail {
+    Fail::new(QUEUE_FULL, format!("{why}; take completions first"))
 }
 
 /// Opens a queue.
@@ -222,14 +272,21 @@ pub unsafe extern "C" fn engineswap_queue_open(
         let out = args::out(out)?;
         // SAFETY: the header's contract.
         let engine = unsafe { args::handle(engine, "engine")? };
-        if !(1..=MAX_DEPTH).contains(&depth) || flags != 0 {
+        if !(1..=MAX_DEPTH).contains(&depth) || flags & !SHARED != 0 {
             return Err(Fail::invalid(format!(
-                "depth {depth}, flags {flags:#x}; a queue has a depth from 1 to {MAX_DEPTH} and no flags"
+                "depth {depth}, flags {flags:#x}; a queue has a depth from 1 to {MAX_DEPTH}, and of flags only \
+                 ENGINESWAP_QUEUE_SHARED"
             )));
         }
-        let queue = engineswap_queue { queue: engine.io.queue(depth)?, thread: thread(), broken: None };
+        let kind = match flags & SHARED != 0 {
+            true => Kind::Shared(engine.io.shared_queue(depth)?),
+            false => {
+                let own = UnsafeCell::new(Own { queue: engine.io.queue(depth)?, broken: None });
+                Kind::Own { thread: thread(), own }
+            }
+        };
         // SAFETY: not NULL, so a place of the caller.
-        unsafe { out.write(Box::into_raw(Box::new(queue))) };
+        unsafe { out.write(Box::into_raw(Box::new(engineswap_queue { kind }))) };
         Ok(OK)
     })
 }
@@ -247,20 +304,11 @@ pub unsafe extern "C" fn engineswap_queue_close(
         // SAFETY: the header's contract.
         unsafe { mine(queue)? };
         // SAFETY: made by `engineswap_queue_open`, closed once: after this the handle is gone.
-        let mut q = unsafe { Box::from_raw(queue) };
-        let mut first: Option<Fail> = None;
-        loop {
-            while let Some(done) = q.queue.pop() {
-                if let (Err(e), None) = (done.result, &first) {
-                    first = Some(e.into());
-                }
-            }
-            let left = q.queue.in_flight();
-            if left == 0 {
-                return first.map_or(Ok(OK), Err);
-            }
-            q.attempt(|queue| queue.wait(left))?;
+        match unsafe { Box::from_raw(queue) }.kind {
+            Kind::Own { own, .. } => own.into_inner().drain(),
+            Kind::Shared(q) => drain_shared(&q),
         }
+        .map(|()| OK)
     })
 }
 
@@ -274,12 +322,61 @@ pub unsafe extern "C" fn engineswap_queue_push(
     guard(err, || {
         // SAFETY: the header's contract.
         let (q, op) = unsafe { (mine(queue)?, args::handle(op, "operation")?) };
-        q.check()?;
-        // SAFETY: the header's contract: a live file, and memory that is the library's from now on.
-        match q.queue.push(unsafe { op.to_op()? }) {
-            Ok(()) => Ok(OK),
-            Err(_) => Err(Fail::new(QUEUE_FULL, "the queue is full; take completions first")),
+        let pushed = match q {
+            Handle::Own(q) => {
+                q.check()?;
+                // SAFETY: the header's contract: a live file, and memory that is the library's from now on.
+                q.queue.push(unsafe { op.to_op()? })
+            }
+            Handle::Shared(_) if op.flags & CHAIN != 0 => {
+                return Err(Fail::invalid(
+                    "another thread's operation may come next: chains of a shared queue go through \
+                     engineswap_queue_push_many",
+                ));
+            }
+            // SAFETY: as above.
+            Handle::Shared(q) => q.push(unsafe { op.to_op()? }),
+        };
+        pushed.map(|()| OK).map_err(|_| full("the queue is full"))
+    })
+}
+
+/// Adds all operations or none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engineswap_queue_push_many(
+    queue: *mut engineswap_queue,
+    ops: *const engineswap_op,
+    count: usize,
+    err: *mut engineswap_error,
+) -> i32 {
+    guard(err, || {
+        // SAFETY: the header's contract.
+        let q = unsafe { mine(queue)? };
+        // SAFETY: the header's contract: an array of `count`.
+        let ops = unsafe { args::array(ops, count, "operations")? };
+        let depth = match &q {
+            Handle::Own(q) => q.queue.depth(),
+            Handle::Shared(q) => q.depth(),
+        };
+        if count > depth {
+            return Err(Fail::invalid(format!("{count} operations for a queue of depth {depth}")));
         }
+        // SAFETY: the header's contract: live files, and memory that is the library's from now on.
+        let batch: Result<Vec<Op>, Fail> = ops.iter().map(|op| unsafe { op.to_op() }).collect();
+        let room = format!("the queue has no room for {count} operations");
+        match q {
+            Handle::Own(q) => {
+                q.check()?;
+                if q.queue.in_flight() + count > depth {
+                    return Err(full(&room));
+                }
+                let pushed = batch?.into_iter().try_for_each(|op| q.queue.push(op));
+                q.queue.end_chain();
+                pushed.map_err(|_| Fail::new(INTERNAL, "a queue with room refused an operation"))?;
+            }
+            Handle::Shared(q) => q.push_all(batch?).map_err(|_| full(&room))?,
+        }
+        Ok(OK)
     })
 }
 
@@ -291,7 +388,9 @@ pub unsafe extern "C" fn engineswap_queue_end_chain(
 ) -> i32 {
     guard(err, || {
         // SAFETY: the header's contract.
-        unsafe { mine(queue)? }.queue.end_chain();
+        if let Handle::Own(q) = unsafe { mine(queue)? } {
+            q.queue.end_chain();
+        }
         Ok(OK)
     })
 }
@@ -302,8 +401,14 @@ pub unsafe extern "C" fn engineswap_queue_submit(
     queue: *mut engineswap_queue,
     err: *mut engineswap_error,
 ) -> i32 {
-    // SAFETY: the header's contract.
-    guard(err, || unsafe { mine(queue)? }.attempt(Queue::submit))
+    guard(err, || {
+        // SAFETY: the header's contract.
+        match unsafe { mine(queue)? } {
+            Handle::Own(q) => q.attempt(Queue::submit)?,
+            Handle::Shared(q) => q.submit().map_err(|e| broken(&e.into()))?,
+        }
+        Ok(OK)
+    })
 }
 
 /// Waits.
@@ -313,8 +418,55 @@ pub unsafe extern "C" fn engineswap_queue_wait(
     min: usize,
     err: *mut engineswap_error,
 ) -> i32 {
-    // SAFETY: the header's contract.
-    guard(err, || unsafe { mine(queue)? }.attempt(|q| q.wait(min)))
+    guard(err, || {
+        // SAFETY: the header's contract.
+        match unsafe { mine(queue)? } {
+            Handle::Own(q) => q.attempt(|q| q.wait(min))?,
+            Handle::Shared(q) => q.wait(min).map_err(|e| broken(&e.into()))?,
+        }
+        Ok(OK)
+    })
+}
+
+/// Takes operations back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engineswap_queue_cancel(
+    queue: *mut engineswap_queue,
+    user: u64,
+    err: *mut engineswap_error,
+) -> i32 {
+    guard(err, || {
+        // SAFETY: the header's contract.
+        let found = match unsafe { mine(queue)? } {
+            Handle::Own(q) => q.attempt(|q| q.cancel(user))?,
+            Handle::Shared(q) => q.cancel(user).map_err(|e| broken(&e.into()))?,
+        };
+        Ok(found.min(i32::MAX as usize) as i32)
+    })
+}
+
+/// Hands a completion, and what its failure says, to the caller.
+///
+/// # Safety
+/// The header's contract of `out` and `err`.
+unsafe fn hand_out(
+    out: *mut engineswap_completion,
+    err: *mut engineswap_error,
+    take: impl FnOnce() -> Result<Option<(engineswap_completion, Option<Fail>)>, Fail>,
+) -> i32 {
+    let mut failed = None;
+    let taken = guard(err, || {
+        let out = args::out(out)?;
+        let Some((c, fail)) = take()? else { return Ok(0) };
+        // SAFETY: not NULL, so a place of the caller.
+        unsafe { out.write(c) };
+        failed = fail;
+        Ok(1)
+    });
+    if let Some(f) = failed {
+        report(err, f.code, f.errno, &f.message);
+    }
+    taken
 }
 
 /// Takes a completion.
@@ -324,20 +476,36 @@ pub unsafe extern "C" fn engineswap_queue_pop(
     out: *mut engineswap_completion,
     err: *mut engineswap_error,
 ) -> i32 {
-    let mut failed = None;
-    let taken = guard(err, || {
-        let out = args::out(out)?;
+    let take = || {
         // SAFETY: the header's contract.
-        let Some(done) = unsafe { mine(queue)? }.queue.pop() else { return Ok(0) };
-        // SAFETY: not NULL, so a place of the caller.
-        unsafe { out.write(completion(&done)) };
-        failed = done.result.err().map(Fail::from);
-        Ok(1)
-    });
-    if let Some(f) = failed {
-        report(err, f.code, f.errno, &f.message);
-    }
-    taken
+        let done = match unsafe { mine(queue)? } {
+            Handle::Own(q) => q.queue.pop().map(|done| (completion(&done), done)),
+            Handle::Shared(q) => q.pop().map(|done| (shared_completion(q, &done), done)),
+        };
+        Ok(done.map(|(c, done)| (c, done.result.err().map(Fail::from))))
+    };
+    // SAFETY: the header's contract.
+    unsafe { hand_out(out, err, take) }
+}
+
+/// Waits for a certain completion and takes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engineswap_queue_take(
+    queue: *mut engineswap_queue,
+    user: u64,
+    out: *mut engineswap_completion,
+    err: *mut engineswap_error,
+) -> i32 {
+    let take = || {
+        // SAFETY: the header's contract.
+        let Handle::Shared(q) = (unsafe { mine(queue)? }) else {
+            return Err(Fail::invalid("engineswap_queue_take is for queues with ENGINESWAP_QUEUE_SHARED"));
+        };
+        let done = q.take(user).map_err(|e| broken(&e.into()))?;
+        Ok(done.map(|done| (shared_completion(q, &done), done.result.err().map(Fail::from))))
+    };
+    // SAFETY: the header's contract.
+    unsafe { hand_out(out, err, take) }
 }
 
 /// Takes completions.
@@ -350,16 +518,20 @@ pub unsafe extern "C" fn engineswap_queue_pop_many(
 ) -> i32 {
     guard(err, || {
         // SAFETY: the header's contract.
-        let q = unsafe { mine(queue)? };
+        let mut q = unsafe { mine(queue)? };
         if max == 0 {
             return Ok(0);
         }
         let out = args::out(out)?;
         let mut n = 0;
         while n < max.min(i32::MAX as usize) {
-            let Some(done) = q.queue.pop() else { break };
+            let taken = match &mut q {
+                Handle::Own(q) => q.queue.pop().map(|done| completion(&done)),
+                Handle::Shared(q) => q.pop().map(|done| shared_completion(q, &done)),
+            };
+            let Some(c) = taken else { break };
             // SAFETY: not NULL; an array of `max` places.
-            unsafe { out.add(n).write(completion(&done)) };
+            unsafe { out.add(n).write(c) };
             n += 1;
         }
         Ok(n as i32)
@@ -372,7 +544,10 @@ pub unsafe extern "C" fn engineswap_queue_in_flight(queue: *const engineswap_que
     let mut n = 0;
     guard(std::ptr::null_mut(), || {
         // SAFETY: the header's contract.
-        n = unsafe { mine(queue.cast_mut())? }.queue.in_flight();
+        n = match unsafe { mine(queue)? } {
+            Handle::Own(q) => q.queue.in_flight(),
+            Handle::Shared(q) => q.in_flight(),
+        };
         Ok(OK)
     });
     n

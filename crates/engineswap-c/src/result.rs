@@ -39,11 +39,6 @@ impl Fail {
     pub(crate) fn invalid(message: impl Into<String>) -> Fail {
         Fail::new(INVALID_ARGUMENT, message)
     }
-
-    pub(crate) fn with_code(mut self, code: i32) -> Fail {
-        self.code = code;
-        self
-    }
 }
 
 impl From<Error> for Fail {

@@ -16,7 +16,9 @@
  * nothing. No panic of the library crosses this interface: it becomes ENGINESWAP_INTERNAL.
  *
  * THREADS. Engines, files and buffers may be used by all threads at once. A queue belongs to the thread that opened
- * it; another one gets ENGINESWAP_WRONG_THREAD. Directory listings and locks are used by one thread at a time.
+ * it; another one gets ENGINESWAP_WRONG_THREAD; unless it was opened with ENGINESWAP_QUEUE_SHARED: then all threads may
+ * use it at once. Directory listings and locks are used by one thread at a time. A handle is closed when no other
+ * thread is in a call with it.
  *
  * LIFETIMES. Handles may be closed in any order: a file or a queue keeps its engine alive, an operation its file.
  * After fork() the child must not use handles that were opened before; it may open its own.
@@ -244,7 +246,7 @@ typedef struct engineswap_completion {
     uint64_t user;
     int64_t result;   /* bytes transferred (0 for syncs), or a negative code */
     int32_t os_errno; /* the kernel's errno, 0 if there was none */
-    uint32_t flags;   /* ENGINESWAP_BUFFER_HELD */
+    uint32_t flags;   /* ENGINESWAP_BUFFER_HELD; of engineswap_run and of shared queues */
 } engineswap_completion;
 
 /* Does all `count` operations together and waits for all of them; out[i] belongs to ops[i]. One alone is a plain system
@@ -256,8 +258,17 @@ int32_t engineswap_run(const engineswap_engine *engine, const engineswap_op *ops
 
 typedef struct engineswap_queue engineswap_queue;
 
-/* A queue for the calling thread, for at most `depth` operations (1 to 65536; at most as many as the engine's own
- * option `depth` says). `flags` must be 0. */
+enum {
+    /* Any thread may use the queue, several at once: the library serialises the calls, and lets go of its lock while a
+     * thread waits, so that others push, submit, take and cancel meanwhile. (With iopoll, where waiting is work, it
+     * does not.) What a submission takes, others wait for: on libaio that is the whole of a buffered transfer. A wait
+     * costs a system call more than that of a queue of one thread, whose ring has flags that this one cannot have;
+     * many operations that one thread starts and waits for together are best done by engineswap_run. */
+    ENGINESWAP_QUEUE_SHARED = 1
+};
+
+/* A queue for the calling thread, or with ENGINESWAP_QUEUE_SHARED in `flags` for all, for at most `depth` operations (1
+ * to 65536; at most as many as the engine's own option `depth` says). */
 int32_t engineswap_queue_open(const engineswap_engine *engine, uint32_t depth, uint32_t flags, engineswap_queue **out,
                               engineswap_error *err);
 /* Does everything that was pushed, waits for it, and closes the queue. Completions that were not taken are lost, but
@@ -268,15 +279,31 @@ int32_t engineswap_queue_close(engineswap_queue *queue, engineswap_error *err);
 /* Adds an operation; it starts at the next submit or wait. ENGINESWAP_QUEUE_FULL: take completions first. After a
  * failure the memory is the caller's as before. */
 int32_t engineswap_queue_push(engineswap_queue *queue, const engineswap_op *op, engineswap_error *err);
+/* Adds all of these operations, or none (ENGINESWAP_QUEUE_FULL; more than the queue's depth are
+ * ENGINESWAP_INVALID_ARGUMENT), with nothing of other threads in between. The last one has no successor. On a shared
+ * queue this is the way to push chains: there engineswap_queue_push refuses ENGINESWAP_OP_CHAIN. */
+int32_t engineswap_queue_push_many(engineswap_queue *queue, const engineswap_op *ops, size_t count,
+                                   engineswap_error *err);
 /* The last operation pushed has no successor after all, if it asked for one. */
 int32_t engineswap_queue_end_chain(engineswap_queue *queue, engineswap_error *err);
 /* Starts what was pushed. */
 int32_t engineswap_queue_submit(engineswap_queue *queue, engineswap_error *err);
-/* Submits, then waits until at least `min` completions can be taken (fewer if fewer are in flight). */
+/* Submits, then waits until at least `min` completions can be taken (fewer if fewer are in flight). On a shared queue
+ * other threads may take them first. */
 int32_t engineswap_queue_wait(engineswap_queue *queue, size_t min, engineswap_error *err);
+/* Takes operations back, all whose `user` is this. Those not started end at once; of those that the kernel has,
+ * io_uring asks it to let go, and they end as ENGINESWAP_CANCELED, or as if nothing had been asked if that came too
+ * late. Each completion comes, once, either way, and until then the memory is the library's as ever. Returns how many
+ * were found that can be taken back (0 on posix and libaio for what has been started). */
+int32_t engineswap_queue_cancel(engineswap_queue *queue, uint64_t user, engineswap_error *err);
 /* Takes a completion without waiting. Returns 1 and fills *out, or 0 if there is none. If the operation failed, *err
  * describes it; the return value is 1 all the same. */
 int32_t engineswap_queue_pop(engineswap_queue *queue, engineswap_completion *out, engineswap_error *err);
+/* Of shared queues: submits, then waits for an operation whose `user` is this, and takes its completion as
+ * engineswap_queue_pop does, and nobody else's. Returns 1, or 0 if no such operation is in flight (nobody pushed it, or
+ * another thread has taken it). This is how threads that share a queue wait each for its own. */
+int32_t engineswap_queue_take(engineswap_queue *queue, uint64_t user, engineswap_completion *out,
+                              engineswap_error *err);
 /* Takes up to `max` completions without waiting, without messages. Returns how many. */
 int32_t engineswap_queue_pop_many(engineswap_queue *queue, engineswap_completion *out, size_t max,
                                   engineswap_error *err);

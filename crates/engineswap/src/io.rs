@@ -8,6 +8,7 @@ use crate::engine::{self, Engine, RawQueue, RawRegistration};
 use crate::file::{File, FileLock, OpenHow};
 use crate::mem::Region;
 use crate::op::{Done, Op};
+use crate::shared::SharedQueue;
 use crate::stats::IoStats;
 use crate::uri::Config;
 
@@ -124,6 +125,12 @@ impl Io {
         Ok(Queue { raw: self.engine.queue(depth)? })
     }
 
+    /// A queue that any thread may use, several at once. io_uring makes its ring without single_issuer, defer_taskrun,
+    /// coop_taskrun and registered_ring, whatever was asked for: these are for a ring of one thread.
+    pub fn shared_queue(&self, depth: u32) -> Result<SharedQueue> {
+        Ok(SharedQueue::new(self.engine.shared_queue(depth)?, depth))
+    }
+
     /// Registers an arena's memory, so that transfers from and to its buffers skip the mapping of their pages. They
     /// are recognised by their addresses; nothing else changes for the caller. It lasts until the registration is
     /// dropped; rings of other threads let go of the memory at their next call.
@@ -201,6 +208,11 @@ impl Queue {
     /// Operations pushed whose completion has not been taken.
     pub fn in_flight(&self) -> usize {
         self.raw.in_flight()
+    }
+
+    /// The most operations in flight.
+    pub fn depth(&self) -> usize {
+        self.raw.depth()
     }
 
     /// Takes operations back, all that have this tag. Those not started end at once; of those that the kernel has,

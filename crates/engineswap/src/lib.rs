@@ -18,6 +18,7 @@ mod io;
 pub mod mem;
 mod op;
 pub mod probes;
+mod shared;
 mod stats;
 pub mod uri;
 
@@ -26,6 +27,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use file::{Alignment, Direct, File, FileLock, MappedFile, OpenHow};
 pub use io::{DirEntry, EngineInfo, Io, Metadata, Queue, Registration};
 pub use op::{Done, Op, OpKind, Purpose};
+pub use shared::SharedQueue;
 pub use stats::{IoStats, OpClass, OpStats};
 pub use uri::Config;
 

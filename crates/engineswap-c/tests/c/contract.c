@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +127,7 @@ static void nothing_and_nonsense(void)
 
     CHECK(engineswap_queue_open(engine, 0, 0, &queue, &e) == bad);
     CHECK(engineswap_queue_open(engine, UINT32_MAX, 0, &queue, &e) == bad);
-    CHECK(engineswap_queue_open(engine, 1, 1, &queue, &e) == bad);
+    CHECK(engineswap_queue_open(engine, 1, 2, &queue, &e) == bad);
     CHECK(engineswap_queue_open(engine, 1, 0, NULL, &e) == bad);
     CHECK(engineswap_queue_open(NULL, 1, 0, &queue, &e) == bad && queue == NULL);
     CHECK(engineswap_queue_push(NULL, &op, &e) == bad && engineswap_queue_submit(NULL, &e) == bad);
@@ -412,6 +413,112 @@ static void queues(uint32_t direct)
     engineswap_buffer_free(back);
 }
 
+struct shared {
+    engineswap_queue *queue;
+    engineswap_file *file;
+    uint64_t first; /* its tags: this and the next 9 */
+};
+
+static void *user_of_a_shared_queue(void *arg)
+{
+    struct shared *mine = arg;
+    engineswap_error oops;
+    engineswap_completion done;
+    char *back = engineswap_buffer_alloc(8 * PAGE);
+    engineswap_op op, chain[2];
+    int round, i;
+
+    for (round = 0; round < 30; round++) {
+        for (i = 0; i < 8; i++) {
+            int32_t pushed;
+            op = operation(ENGINESWAP_OP_READ, mine->file, back + i * PAGE, (round * 7 + i) % PAGES, mine->first + i);
+            while ((pushed = engineswap_queue_push(mine->queue, &op, &oops)) == ENGINESWAP_QUEUE_FULL)
+                sched_yield();
+            if (pushed != ENGINESWAP_OK)
+                return NULL;
+        }
+        if (round % 2 && engineswap_queue_submit(mine->queue, &oops) != ENGINESWAP_OK)
+            return NULL;
+        for (i = 7; i >= 0; i--)
+            if (engineswap_queue_take(mine->queue, mine->first + i, &done, &oops) != 1 || done.result != PAGE ||
+                done.user != mine->first + i || back[i * PAGE + 77] != 'A' + (round * 7 + i) % PAGES)
+                return NULL;
+        if (engineswap_queue_take(mine->queue, mine->first, &done, &oops) != 0)
+            return NULL;
+        chain[0] = operation(ENGINESWAP_OP_READ, mine->file, back, PAGES + 5, mine->first + 8);
+        chain[0].flags = ENGINESWAP_OP_CHAIN;
+        chain[1] = operation(ENGINESWAP_OP_SYNC_DATA, mine->file, NULL, 0, mine->first + 9);
+        while (engineswap_queue_push_many(mine->queue, chain, 2, &oops) == ENGINESWAP_QUEUE_FULL)
+            sched_yield();
+        if (engineswap_queue_take(mine->queue, mine->first + 9, &done, &oops) != 1 ||
+            done.result != ENGINESWAP_CANCELED || oops.code != ENGINESWAP_CANCELED)
+            return NULL;
+        if (engineswap_queue_take(mine->queue, mine->first + 8, &done, &oops) != 1 || done.result != 0)
+            return NULL;
+    }
+    engineswap_buffer_free(back);
+    return arg;
+}
+
+static void shared_queues(uint32_t direct)
+{
+    engineswap_file *file =
+        open_file("shared", ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE | direct);
+    engineswap_queue *queue = NULL;
+    engineswap_completion done;
+    engineswap_op ops[2];
+    struct shared args[4];
+    pthread_t thread[4];
+    char *pages = engineswap_buffer_alloc(PAGES * PAGE);
+    void *ok;
+    int i;
+
+    for (i = 0; i < PAGES; i++)
+        memset(pages + i * PAGE, 'A' + i, PAGE);
+    CHECK(engineswap_file_write(file, pages, PAGES * PAGE, 0, 0, &e) == ENGINESWAP_OK);
+    /* Less than all want, but one of them always has what it wants. */
+    CHECK(engineswap_queue_open(engine, 4 * 7 + 1, ENGINESWAP_QUEUE_SHARED, &queue, &e) == ENGINESWAP_OK);
+    for (i = 0; i < 4; i++) {
+        args[i].queue = queue;
+        args[i].file = file;
+        args[i].first = (uint64_t)i * 100;
+        CHECK(pthread_create(&thread[i], NULL, user_of_a_shared_queue, &args[i]) == 0);
+    }
+    for (i = 0; i < 4; i++)
+        CHECK(pthread_join(thread[i], &ok) == 0 && ok);
+    CHECK(engineswap_queue_in_flight(queue) == 0);
+
+    ops[0] = operation(ENGINESWAP_OP_READ, file, pages, 1, 1);
+    ops[1] = operation(ENGINESWAP_OP_READ, file, pages + PAGE, 2, 2);
+    ops[0].flags = ENGINESWAP_OP_CHAIN;
+    CHECK(engineswap_queue_push(queue, &ops[0], &e) == ENGINESWAP_INVALID_ARGUMENT && strstr(e.message, "push_many"));
+    ops[0].flags = 0;
+    CHECK(engineswap_queue_push_many(queue, ops, 1000, &e) == ENGINESWAP_INVALID_ARGUMENT);
+    CHECK(engineswap_queue_push_many(queue, ops, 2, &e) == ENGINESWAP_OK);
+    /* Not started, so it is found. */
+    CHECK(engineswap_queue_cancel(queue, 2, &e) == 1 && engineswap_queue_cancel(queue, 3, &e) == 0);
+    CHECK(engineswap_queue_take(queue, 2, &done, &e) == 1 && done.result == ENGINESWAP_CANCELED);
+    CHECK(engineswap_queue_wait(queue, 5, &e) == ENGINESWAP_OK);
+    CHECK(engineswap_queue_pop(queue, &done, &e) == 1 && done.user == 1 && done.result == PAGE && pages[0] == 'B');
+    /* What is left is done before it closes. */
+    CHECK(engineswap_queue_push_many(queue, ops, 2, &e) == ENGINESWAP_OK);
+    CHECK(engineswap_queue_close(queue, &e) == ENGINESWAP_OK && pages[PAGE] == 'C');
+
+    /* A queue of one thread has the same calls, but nothing to wait for by tag. */
+    CHECK(engineswap_queue_open(engine, 4, 0, &queue, &e) == ENGINESWAP_OK);
+    CHECK(engineswap_queue_push_many(queue, ops, 2, &e) == ENGINESWAP_OK);
+    CHECK(engineswap_queue_take(queue, 1, &done, &e) == ENGINESWAP_INVALID_ARGUMENT);
+    CHECK(engineswap_queue_cancel(queue, 1, &e) == 1);
+    CHECK(engineswap_queue_wait(queue, 2, &e) == ENGINESWAP_OK);
+    for (i = 0; i < 2; i++) {
+        CHECK(engineswap_queue_pop(queue, &done, &e) == 1);
+        CHECK(done.result == (done.user == 1 ? ENGINESWAP_CANCELED : PAGE));
+    }
+    CHECK(engineswap_queue_close(queue, &e) == ENGINESWAP_OK);
+    engineswap_file_close(file);
+    engineswap_buffer_free(pages);
+}
+
 static void *batches_of_a_thread(void *arg)
 {
     engineswap_file *file = arg;
@@ -516,6 +623,8 @@ int main(int argc, char **argv)
     batches(ENGINESWAP_DIRECT_PREFER);
     queues(0);
     queues(ENGINESWAP_DIRECT_PREFER);
+    shared_queues(0);
+    shared_queues(ENGINESWAP_DIRECT_PREFER);
     threads();
     statistics();
     any_order_of_closing(argv[1]);

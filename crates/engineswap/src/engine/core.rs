@@ -23,6 +23,9 @@ use crate::{Error, ErrorKind, Result};
 const MAX_TRANSFER: u64 = 0x7fff_f000;
 /// After so many EAGAIN an operation is done by a plain, blocking call.
 const MAX_AGAIN: u32 = 64;
+/// So often an operation of a shared queue is started again because the thread that submitted it has ended. A bad
+/// address looks the same.
+const MAX_ORPHANED: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -66,12 +69,17 @@ struct Slot {
     id: u64,
     /// Done by plain calls, for the probes.
     plain: bool,
+    /// The tag of the operation, while a worker has it.
+    lent: Option<u64>,
     /// The caller has asked for it back while the kernel has it.
     canceled: bool,
     /// Seconds and nanoseconds of its time limit, for the kernel to read.
     timer: [i64; 2],
     iov: Vec<libc::iovec>,
 }
+
+// SAFETY: the vectors point into the buffer of the slot's own operation, which may be sent itself.
+unsafe impl Send for Slot {}
 
 /// One request to the kernel: what is left of an operation.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +108,8 @@ pub(crate) struct Policy {
     pub(crate) polled: bool,
     /// Operations may have time limits.
     pub(crate) limits: bool,
+    /// Several threads submit. When one of them ends, the kernel gives up what it still did for it.
+    pub(crate) shared: bool,
 }
 
 /// The kind of a request, with memory that stays where it is while the slot is running.
@@ -162,33 +172,6 @@ impl Slot {
     }
 }
 
-/// Counts interruptions of one queue's calls in a row. Signals may interrupt every wait, so after many of them the
-/// queue looks without waiting; a call that does not wait and is interrupted as often is broken.
-#[derive(Default)]
-pub(crate) struct Interruptions(u32);
-
-impl Interruptions {
-    const MANY: u32 = 1_000;
-
-    /// How many completions to wait for.
-    pub(crate) fn wait_for(&self, min: usize) -> usize {
-        if self.0 <= Self::MANY { min } else { 0 }
-    }
-
-    pub(crate) fn none(&mut self) {
-        self.0 = 0;
-    }
-
-    /// Another one; false if there will be no end to them.
-    pub(crate) fn one_more(&mut self) -> bool {
-        self.0 += 1;
-        if self.0 > Self::MANY {
-            std::thread::sleep(std::time::Duration::from_micros(50));
-        }
-        self.0 <= 2 * Self::MANY
-    }
-}
-
 /// The error of an operation whose chain broke before it.
 pub(crate) fn canceled(op: &Op) -> Error {
     Error::new(
@@ -234,6 +217,7 @@ impl Core {
             again: 0,
             started: 0,
             abandoned: false,
+            lent: None,
             canceled: false,
             timer: [0; 2],
             id: 0,
@@ -289,6 +273,11 @@ impl Core {
 
     pub(crate) fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
+    }
+
+    /// Several threads will submit.
+    pub(crate) fn share(&mut self) {
+        self.policy.shared = true;
     }
 
     pub(crate) fn stats(&self) -> &Stats {
@@ -354,6 +343,16 @@ impl Core {
 
     pub(crate) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len() + self.ready.len()
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether an operation with this tag is not finished.
+    pub(crate) fn holds(&self, user: u64) -> bool {
+        let mine = |s: &Slot| s.op.as_ref().map_or(s.lent, |op| Some(op.user)) == Some(user);
+        self.slots.iter().any(|s| !s.abandoned && mine(s))
     }
 
     /// Operations that the kernel or workers have.
@@ -561,6 +560,11 @@ impl Core {
                     let e = e.at(op.file.path()).range(op.offset, op.len);
                     return self.finish_counted(i, now, Err(e));
                 }
+                // The thread that submitted it has ended. Whoever builds next submits it again.
+                libc::ECANCELED | libc::EFAULT if self.policy.shared && s.again < MAX_ORPHANED => {
+                    s.again += 1;
+                    return self.not_started(i);
+                }
                 libc::EINTR | libc::EAGAIN if s.again < MAX_AGAIN => {
                     s.again += 1;
                     return self.not_started(i);
@@ -637,7 +641,9 @@ impl Core {
     pub(crate) fn lend(&mut self, i: u32) -> Option<Op> {
         self.slots[i as usize].plain = true;
         self.set_running(i);
-        self.slots[i as usize].op.take()
+        let s = &mut self.slots[i as usize];
+        s.lent = s.op.as_ref().map(|op| op.user);
+        s.op.take()
     }
 
     /// Takes back what was lent, with its result.
@@ -646,6 +652,7 @@ impl Core {
         let s = &mut self.slots[i as usize];
         self.stats.queued(1, self.now.saturating_sub(s.started));
         s.op = Some(op);
+        s.lent = None;
         self.finish(i, result);
     }
 

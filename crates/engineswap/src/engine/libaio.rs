@@ -7,8 +7,10 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::base::{Driver, OsEngine};
-use super::core::{Core, Interruptions, Request, What};
-use super::{Engine, RawQueue, probe};
+use super::bell::{Bell, FdWaiter};
+use super::core::{Core, Request, What};
+use super::interruptions::Interruptions;
+use super::{Engine, RawQueue, RawWaiter, probe};
 use crate::io::EngineInfo;
 use crate::op::{Done, Op};
 use crate::stats::Stats;
@@ -21,6 +23,7 @@ const CMD_FSYNC: u16 = 2;
 const CMD_FDSYNC: u16 = 3;
 const CMD_PREADV: u16 = 7;
 const CMD_PWRITEV: u16 = 8;
+const FLAG_RESFD: u32 = 1;
 
 /// After so many refusals in a row with nothing in flight, operations are done by plain calls.
 const MAX_REFUSED: u32 = 64;
@@ -241,6 +244,26 @@ struct Libaio {
     spare: Arc<Spare>,
 }
 
+impl Libaio {
+    fn make(&self, depth: u32, bell: Option<Arc<Bell>>, stats: &Arc<Stats>) -> Result<LibaioQueue> {
+        let depth = depth.clamp(1, self.config.depth);
+        let (holds, context) = self.spare.take(depth).map_err(|e| explain("io_setup", e))?;
+        Ok(LibaioQueue {
+            core: Core::new(depth, stats),
+            context,
+            holds,
+            broken: false,
+            bell,
+            spare: self.spare.clone(),
+            can: self.can,
+            iocbs: vec![Iocb::default(); depth as usize],
+            queued: Vec::new(),
+            refused: 0,
+            interruptions: Interruptions::default(),
+        })
+    }
+}
+
 impl Driver for Libaio {
     const NAME: &std::ffi::CStr = c"libaio";
 
@@ -249,20 +272,11 @@ impl Driver for Libaio {
     }
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
-        let depth = depth.clamp(1, self.config.depth);
-        let (holds, context) = self.spare.take(depth).map_err(|e| explain("io_setup", e))?;
-        Ok(Box::new(LibaioQueue {
-            core: Core::new(depth, stats),
-            context,
-            holds,
-            broken: false,
-            spare: self.spare.clone(),
-            can: self.can,
-            iocbs: vec![Iocb::default(); depth as usize],
-            queued: Vec::new(),
-            refused: 0,
-            interruptions: Interruptions::default(),
-        }))
+        Ok(Box::new(self.make(depth, None, stats)?))
+    }
+
+    fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
+        Ok(Box::new(self.make(depth, Some(Arc::new(Bell::new()?)), stats)?))
     }
 
     fn run_depth(&self) -> u32 {
@@ -275,6 +289,8 @@ struct LibaioQueue {
     context: Context,
     /// The kernel may have more to say than the queue knows.
     broken: bool,
+    /// Rung by the kernel at each completion, if several threads share the queue.
+    bell: Option<Arc<Bell>>,
     /// Requests that the context takes.
     holds: u32,
     /// Where the context goes then.
@@ -296,7 +312,11 @@ impl LibaioQueue {
             while let Some(i) = self.core.next_pending() {
                 match self.core.request(i).and_then(|r| iocb(&r, self.can)) {
                     Some((iocb, punted)) => {
-                        self.iocbs[i as usize] = Iocb { data: self.core.tag(i), ..iocb };
+                        let slot = &mut self.iocbs[i as usize];
+                        *slot = Iocb { data: self.core.tag(i), ..iocb };
+                        if let Some(bell) = &self.bell {
+                            (slot.flags, slot.resfd) = (FLAG_RESFD, bell.fd() as u32);
+                        }
                         if punted {
                             self.core.stats().punted();
                         }
@@ -476,6 +496,19 @@ impl RawQueue for LibaioQueue {
 
     fn end_chain(&mut self) {
         self.core.end_chain();
+    }
+
+    fn depth(&self) -> usize {
+        self.core.depth()
+    }
+
+    fn holds(&self, user: u64) -> bool {
+        self.core.holds(user)
+    }
+
+    fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
+        let bell = self.bell.clone()?;
+        Some(Arc::new(FdWaiter { bell, also: None }))
     }
 
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {

@@ -12,7 +12,9 @@ use crate::uri::Config;
 use crate::{Error, Result};
 
 mod base;
+mod bell;
 mod core;
+mod interruptions;
 mod libaio;
 mod posix;
 mod probe;
@@ -47,6 +49,11 @@ pub trait Engine: Send + Sync {
     fn lock_file(&self, path: &Path) -> Result<FileLock>;
     /// See [`crate::Io::queue`].
     fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>>;
+    /// See [`crate::Io::shared_queue`].
+    fn shared_queue(&self, _depth: u32) -> Result<Box<dyn RawQueue + Send>> {
+        let why = "this engine has no queues that threads share";
+        Err(Error::new(crate::ErrorKind::Unsupported, "queue", why))
+    }
     /// See [`crate::Io::register_buffers`]. An engine without the notion refuses nothing and uses nothing.
     fn register_buffers(&self, _region: Region) -> Result<Box<dyn RawRegistration>> {
         Ok(Box::new(Unregistered("this engine has no registered buffers".into())))
@@ -104,10 +111,31 @@ pub trait RawQueue {
     }
     /// The last operation pushed, if it is chained, has no successor.
     fn end_chain(&mut self) {}
+    /// The most operations in flight.
+    fn depth(&self) -> usize {
+        usize::MAX
+    }
+    /// Whether an operation with this tag is in flight whose completion cannot be popped yet.
+    fn holds(&self, _user: u64) -> bool {
+        self.in_flight() > 0
+    }
+    /// Of a queue that threads share: the way to wait for its completions beside it.
+    fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
+        None
+    }
     /// After an error of `submit` or `wait`: answers for every operation that is still held.
     fn fail_all(&mut self, _e: &Error) -> Vec<Done> {
         Vec::new()
     }
+}
+
+/// Waits for the completions of a queue that threads share, while others use the queue.
+pub trait RawWaiter: Send + Sync {
+    /// Waits until the queue has a completion to pop, or [`RawWaiter::wake`] was called since the last wait. It may
+    /// return sooner. One thread at a time.
+    fn wait(&self) -> Result<()>;
+    /// Ends the wait that goes on, or the next.
+    fn wake(&self);
 }
 
 /// Memory registered with an engine; dropping it takes the memory out.

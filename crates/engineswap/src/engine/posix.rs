@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use super::base::{self, Driver, OsEngine};
 use super::core::Core;
-use super::{Engine, RawQueue};
+use super::{Engine, RawQueue, RawWaiter};
 use crate::io::EngineInfo;
 use crate::op::{Done, Op, OpKind};
 use crate::stats::Stats;
@@ -40,13 +40,11 @@ impl Driver for Posix {
     }
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
-        let shared = Arc::new(Shared { work: Mutex::new(Work::default()), ready: Condvar::new() });
-        Ok(Box::new(PosixQueue {
-            core: Core::new(depth, stats),
-            shared,
-            pool: self.pool.clone(),
-            back: Vec::new(),
-        }))
+        Ok(Box::new(PosixQueue::new(&self.pool, depth, stats)))
+    }
+
+    fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
+        Ok(Box::new(PosixQueue::new(&self.pool, depth, stats)))
     }
 
     fn run_depth(&self) -> u32 {
@@ -155,15 +153,54 @@ struct Work {
     done: Vec<(u32, Op, Result<u64>)>,
     /// The owner waits until so many are done.
     wanted: usize,
+    /// Whoever waits beside the queue is to look at it.
+    rung: bool,
 }
 
 impl Shared {
+    /// Does an operation that no thread has taken yet.
+    fn help(&self, what: impl Fn(&Op) -> bool) -> bool {
+        let mut work = lock(&self.work);
+        if !work.todo.back().is_some_and(|(_, op)| what(op)) {
+            return false;
+        }
+        let job = work.todo.pop_back();
+        drop(work);
+        job.map(|job| self.finish(run(job))).is_some()
+    }
+
     fn finish(&self, done: (u32, Op, Result<u64>)) {
         let mut w = lock(&self.work);
         w.done.push(done);
         if w.wanted > 0 && w.done.len() >= w.wanted {
             self.ready.notify_one();
         }
+    }
+}
+
+impl RawWaiter for Shared {
+    fn wait(&self) -> Result<()> {
+        loop {
+            let mut work = lock(&self.work);
+            if std::mem::take(&mut work.rung) || !work.done.is_empty() {
+                return Ok(());
+            }
+            drop(work);
+            if self.help(|op| op.kind == OpKind::Read) {
+                continue;
+            }
+            let mut work = lock(&self.work);
+            work.wanted = 1;
+            while work.done.is_empty() && !work.rung {
+                work = self.ready.wait(work).unwrap_or_else(PoisonError::into_inner);
+            }
+            work.wanted = 0;
+        }
+    }
+
+    fn wake(&self) {
+        lock(&self.work).rung = true;
+        self.ready.notify_one();
     }
 }
 
@@ -184,6 +221,11 @@ struct PosixQueue {
 }
 
 impl PosixQueue {
+    fn new(pool: &Arc<Pool>, depth: u32, stats: &Arc<Stats>) -> PosixQueue {
+        let shared = Arc::new(Shared { work: Mutex::new(Work::default()), ready: Condvar::new() });
+        PosixQueue { core: Core::new(depth, stats), shared, pool: pool.clone(), back: Vec::new() }
+    }
+
     fn collect(&mut self) {
         std::mem::swap(&mut lock(&self.shared.work).done, &mut self.back);
         if self.back.is_empty() {
@@ -208,19 +250,8 @@ impl PosixQueue {
             }
         }
         if n > 0 && !self.pool.announce(&self.shared, n) {
-            while self.help(|_| true) {}
+            while self.shared.help(|_| true) {}
         }
-    }
-
-    /// Does one of its own operations that no thread has taken yet.
-    fn help(&mut self, what: impl Fn(&Op) -> bool) -> bool {
-        let mut work = lock(&self.shared.work);
-        if !work.todo.back().is_some_and(|(_, op)| what(op)) {
-            return false;
-        }
-        let job = work.todo.pop_back();
-        drop(work);
-        job.map(|job| self.shared.finish(run(job))).is_some()
     }
 
     /// Waits until `n` operations are back; reads that nobody has taken are done here.
@@ -229,7 +260,7 @@ impl PosixQueue {
             if lock(&self.shared.work).done.len() >= n {
                 break;
             }
-            if self.help(|op| op.kind == OpKind::Read) {
+            if self.shared.help(|op| op.kind == OpKind::Read) {
                 continue;
             }
             let mut work = lock(&self.shared.work);
@@ -289,6 +320,19 @@ impl RawQueue for PosixQueue {
 
     fn end_chain(&mut self) {
         self.core.end_chain();
+    }
+
+    fn depth(&self) -> usize {
+        self.core.depth()
+    }
+
+    fn holds(&self, user: u64) -> bool {
+        self.core.holds(user)
+    }
+
+    fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
+        let shared: Arc<dyn RawWaiter> = self.shared.clone();
+        Some(shared)
     }
 
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {

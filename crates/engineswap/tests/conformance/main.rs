@@ -17,6 +17,7 @@ mod model;
 mod names;
 mod places;
 mod queues;
+mod shared;
 mod space;
 mod vectored;
 
@@ -95,7 +96,8 @@ pub fn write_page(f: &File, n: u64) -> Op {
 pub type Case = (&'static str, fn(&Ctx));
 
 fn cases() -> Vec<Case> {
-    [files::CASES, names::CASES, queues::CASES, vectored::CASES, batches::CASES, model::CASES].concat()
+    [files::CASES, names::CASES, queues::CASES, shared::CASES, vectored::CASES, batches::CASES, model::CASES]
+        .concat()
 }
 
 const URIS: [&str; 7] = [

@@ -32,6 +32,8 @@ pub(crate) trait Driver: Send + Sync {
     fn info(&self) -> EngineInfo;
     /// A queue for the calling thread.
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>>;
+    /// A queue that threads may share.
+    fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>>;
     /// See [`Engine::register_buffers`].
     fn register_buffers(&self, _region: Region) -> Result<Box<dyn RawRegistration>> {
         Ok(Box::new(Unregistered(format!("{} has no registered buffers", self.info().name))))
@@ -111,6 +113,10 @@ impl<D: Driver> Engine for OsEngine<D> {
 
     fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>> {
         self.driver.queue(depth, &self.stats)
+    }
+
+    fn shared_queue(&self, depth: u32) -> Result<Box<dyn RawQueue + Send>> {
+        self.driver.shared_queue(depth, &self.stats)
     }
 
     fn register_buffers(&self, region: Region) -> Result<Box<dyn RawRegistration>> {

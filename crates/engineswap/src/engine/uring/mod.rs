@@ -28,6 +28,11 @@ use crate::stats::Stats;
 use crate::uri::UringConfig;
 use crate::{Error, Result};
 
+/// The flags of a ring that one thread alone uses. With coop_taskrun a completion would wait for the thread that
+/// submitted it to call the kernel again, while another thread waits for the completion.
+const ONE_THREAD: u32 =
+    sys::SETUP_SINGLE_ISSUER | sys::SETUP_DEFER_TASKRUN | sys::SETUP_COOP_TASKRUN | sys::SETUP_TASKRUN_FLAG;
+
 /// Opens the engine if it works here, with every flag that works here.
 pub fn open(config: &UringConfig, mut reasons: Vec<String>) -> Result<Arc<dyn Engine>> {
     config.check()?;
@@ -78,11 +83,17 @@ struct Uring {
 impl Uring {
     /// A ring of the calling thread.
     fn ring(&self, depth: u32) -> Result<Ring> {
+        self.ring_for(depth, true)
+    }
+
+    /// A ring of the calling thread alone, or of any thread.
+    fn ring_for(&self, depth: u32, one_thread: bool) -> Result<Ring> {
         let c = &self.config;
         // What a polling thread has not taken yet is in the way of what comes next.
         let entries = if c.sqpoll { depth * 2 } else { depth };
         // And an operation with a time limit takes two places.
         let how = Setup { share: self.shared.as_ref().map(|fd| fd.as_raw_fd()), ..self.setup };
+        let how = if one_thread { how } else { Setup { flags: how.flags & !ONE_THREAD, ..how } };
         let mut ring = Ring::new(entries.next_power_of_two().max(2), &how)
             .map_err(|e| explain("io_uring_setup", e, &[]))?;
         let refused = |e, what: &str| explain("io_uring_register", e, &[what.to_string()]);
@@ -97,7 +108,7 @@ impl Uring {
         if c.min_wait_us.is_some() && !ring.has_min_wait() {
             return Err(refused(libc::EINVAL, "min_wait_us needs Linux 6.12"));
         }
-        if c.registered_ring != Some(false) {
+        if one_thread && c.registered_ring != Some(false) {
             match ring.register_ring() {
                 Err(e) if c.registered_ring == Some(true) => {
                     return Err(refused(
@@ -123,6 +134,14 @@ impl Driver for Uring {
         let depth = depth.clamp(1, self.config.depth);
         let buffers = self.buffers.as_ref().map(|b| RingBuffers::new(b, self.fixed_vectors));
         Ok(Box::new(UringQueue::new(self.ring(depth)?, depth, &self.config, buffers, stats)))
+    }
+
+    fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
+        let depth = depth.clamp(1, self.config.depth);
+        let buffers = self.buffers.as_ref().map(|b| RingBuffers::new(b, self.fixed_vectors));
+        let ring = self.ring_for(depth, false)?;
+        let queue = UringQueue::new(ring, depth, &self.config, buffers, stats);
+        Ok(Box::new(queue.shared(&self.config)?))
     }
 
     fn register_buffers(&self, region: Region) -> Result<Box<dyn RawRegistration>> {

@@ -1,13 +1,16 @@
 //! A queue on a ring of its own.
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::buffers::RingBuffers;
 use super::ring::Ring;
 use super::sys::{self, Sqe};
-use crate::engine::RawQueue;
-use crate::engine::core::{Core, Interruptions, Policy, Request, What};
+use crate::engine::bell::{Bell, FdWaiter};
+use crate::engine::core::{Core, Policy, Request, What};
+use crate::engine::interruptions::Interruptions;
+use crate::engine::{RawQueue, RawWaiter};
 use crate::op::{Done, Op};
 use crate::stats::Stats;
 use crate::uri::UringConfig;
@@ -39,9 +42,25 @@ pub(super) struct UringQueue {
     /// at a time, and a link from the eighth to the ninth orders nothing.
     links: bool,
     buffers: Option<RingBuffers>,
+    /// If several threads share the queue, and its completions need no calls to come out.
+    waiter: Option<Arc<dyn RawWaiter>>,
 }
 
 impl UringQueue {
+    /// The same, for several threads.
+    pub(super) fn shared(mut self, config: &UringConfig) -> Result<UringQueue> {
+        self.core.share();
+        // A link's next request belongs to the thread that submitted it, and goes with it.
+        self.links = false;
+        if !config.iopoll {
+            // SAFETY: the ring is open during the call.
+            let fd = unsafe { BorrowedFd::borrow_raw(self.ring.fd()) };
+            let also = fd.try_clone_to_owned().map_err(|e| Error::from_std("io_uring", &e))?;
+            self.waiter = Some(Arc::new(FdWaiter { bell: Arc::new(Bell::new()?), also: Some(also) }));
+        }
+        Ok(self)
+    }
+
     pub(super) fn new(
         ring: Ring,
         depth: u32,
@@ -56,6 +75,7 @@ impl UringQueue {
             polled: config.iopoll,
             // A limit is a link, too.
             limits: !config.sqpoll && !config.iopoll,
+            shared: false,
         });
         UringQueue {
             ring,
@@ -64,6 +84,7 @@ impl UringQueue {
             refused: 0,
             lost: 0,
             buffers,
+            waiter: None,
             interruptions: Interruptions::default(),
             links: !config.sqpoll,
             group: config.reap.unwrap_or(1),
@@ -344,6 +365,18 @@ impl RawQueue for UringQueue {
 
     fn end_chain(&mut self) {
         self.core.end_chain();
+    }
+
+    fn depth(&self) -> usize {
+        self.core.depth()
+    }
+
+    fn holds(&self, user: u64) -> bool {
+        self.core.holds(user)
+    }
+
+    fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
+        self.waiter.clone()
     }
 
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {

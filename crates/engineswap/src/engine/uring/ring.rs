@@ -66,7 +66,7 @@ pub(super) struct Setup {
     pub(super) share: Option<RawFd>,
 }
 
-/// A ring, used by the thread that made it.
+/// A ring, used by one thread at a time.
 pub(super) struct Ring {
     sq_head: NonNull<AtomicU32>,
     sq_tail: NonNull<AtomicU32>,
@@ -92,6 +92,10 @@ pub(super) struct Ring {
     _requests: Shared,
     fd: OwnedFd,
 }
+
+// SAFETY: the pointers lead into mappings that the ring owns, which any thread may use; `&mut self` says that one does
+// at a time. A ring with SINGLE_ISSUER that goes to another thread is refused by the kernel.
+unsafe impl Send for Ring {}
 
 impl Ring {
     /// A ring for at least `entries` requests at a time.
