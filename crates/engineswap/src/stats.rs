@@ -87,6 +87,7 @@ struct Stripe {
     inline: AtomicU64,
     fallbacks: AtomicU64,
     fixed: AtomicU64,
+    fixed_files: AtomicU64,
     bounced: AtomicU64,
 }
 
@@ -102,6 +103,7 @@ impl Stripe {
             inline: AtomicU64::new(0),
             fallbacks: AtomicU64::new(0),
             fixed: AtomicU64::new(0),
+            fixed_files: AtomicU64::new(0),
             bounced: AtomicU64::new(0),
         }
     }
@@ -204,6 +206,10 @@ impl Stats {
         self.stripe().fixed.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn fixed_file(&self) {
+        self.stripe().fixed_files.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn bounced(&self) {
         self.stripe().bounced.fetch_add(1, Relaxed);
     }
@@ -228,6 +234,7 @@ impl Stats {
             out.inline += s.inline.load(Relaxed);
             out.fallbacks += s.fallbacks.load(Relaxed);
             out.fixed += s.fixed.load(Relaxed);
+            out.fixed_files += s.fixed_files.load(Relaxed);
             out.bounced += s.bounced.load(Relaxed);
         }
         out
@@ -324,6 +331,8 @@ pub struct IoStats {
     pub fallbacks: u64,
     /// Requests that went to registered buffers.
     pub fixed: u64,
+    /// Requests on registered files.
+    pub fixed_files: u64,
     /// Direct reads and writes that went through a bounce buffer because they were not aligned.
     pub bounced: u64,
 }
@@ -342,6 +351,7 @@ impl Default for IoStats {
             inline: 0,
             fallbacks: 0,
             fixed: 0,
+            fixed_files: 0,
             bounced: 0,
         }
     }
@@ -409,6 +419,7 @@ impl IoStats {
             inline: self.inline.saturating_sub(earlier.inline),
             fallbacks: self.fallbacks.saturating_sub(earlier.fallbacks),
             fixed: self.fixed.saturating_sub(earlier.fixed),
+            fixed_files: self.fixed_files.saturating_sub(earlier.fixed_files),
             bounced: self.bounced.saturating_sub(earlier.bounced),
         }
     }

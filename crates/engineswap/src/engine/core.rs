@@ -407,6 +407,11 @@ impl Core {
         (next.generation == (tag >> 32) as u32 && next.state == State::Chained).then_some(tag as u32)
     }
 
+    /// The file of an operation, if it is the operating system's.
+    pub(crate) fn file(&self, i: u32) -> Option<&OsFile> {
+        self.slots[i as usize].op.as_ref()?.file.0.os()
+    }
+
     /// Marks an operation as handed out.
     pub(crate) fn set_running(&mut self, i: u32) {
         let s = &mut self.slots[i as usize];

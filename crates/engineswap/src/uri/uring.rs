@@ -40,6 +40,10 @@ pub struct UringConfig {
     pub fixed_buffers: Option<bool>,
     /// Rings clone their registered memory from one ring (Linux 6.12), so that it is counted and pinned once.
     pub clone_buffers: Option<bool>,
+    /// Files are registered with the rings that they are used on (Linux 5.19). Off unless asked for; then without
+    /// `single_issuer` and `defer_taskrun` unless these are asked for too: a ring of a single issuer lets go of a
+    /// file that was closed only at the next call of its own thread.
+    pub fixed_files: Option<bool>,
     /// IORING_REGISTER_RING_FDS (Linux 5.18): the ring is known to the kernel by a number.
     pub registered_ring: Option<bool>,
     /// The most workers for reads and writes of files and devices (Linux 5.15).
@@ -73,6 +77,7 @@ impl Default for UringConfig {
             force_async: false,
             fixed_buffers: None,
             clone_buffers: None,
+            fixed_files: None,
             registered_ring: None,
             bounded_workers: None,
             unbounded_workers: None,
@@ -85,17 +90,42 @@ impl Default for UringConfig {
 
 const MAX_CPU: u32 = 1023;
 
+/// CPU numbers and ranges of them, joined by `+` (or, where a URI stands alone, by commas): `0+2`, `0-3+8`.
 fn cpus(name: &str, value: Option<&str>) -> Result<Vec<u32>> {
-    let list: Option<Vec<u32>> =
-        value.and_then(|v| v.split(',').map(|n| n.parse().ok().filter(|n| *n <= MAX_CPU)).collect());
-    list.ok_or_else(|| {
-        bad(format!("'{name}' takes CPU numbers joined by commas, not '{}'", value.unwrap_or("")))
-    })
+    let cpu = |n: &str| n.parse().ok().filter(|n| *n <= MAX_CPU);
+    let part = |part: &str| match part.split_once('-') {
+        Some((first, last)) => Some(cpu(first)?..=cpu(last)?).filter(|r| !r.is_empty()),
+        None => cpu(part).map(|n| n..=n),
+    };
+    let list: Option<Vec<_>> = value.and_then(|v| v.split(['+', ',']).map(part).collect());
+    match list {
+        Some(ranges) => {
+            let mut all: Vec<u32> = ranges.into_iter().flatten().collect();
+            all.sort_unstable();
+            all.dedup();
+            Ok(all)
+        }
+        None => Err(bad(format!(
+            "'{name}' takes CPU numbers and ranges joined by '+', as in 0-3+8, not '{}'",
+            value.unwrap_or("")
+        ))),
+    }
+}
+
+/// The same as text.
+fn cpu_list(cpus: &[u32]) -> String {
+    let runs = cpus.chunk_by(|a, b| a + 1 == *b);
+    let text = |run: &[u32]| match run {
+        [one] => one.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    };
+    runs.map(text).collect::<Vec<_>>().join("+")
 }
 
 impl UringConfig {
     /// The options' names.
-    pub const OPTIONS: [&'static str; 21] = [
+    pub const OPTIONS: [&'static str; 22] = [
         "depth",
         "single_issuer",
         "defer_taskrun",
@@ -111,6 +141,7 @@ impl UringConfig {
         "force_async",
         "fixed_buffers",
         "clone_buffers",
+        "fixed_files",
         "registered_ring",
         "bounded_workers",
         "unbounded_workers",
@@ -139,6 +170,7 @@ impl UringConfig {
             "force_async" => self.force_async = on(name, value)?,
             "fixed_buffers" => self.fixed_buffers = flag(name, value)?,
             "clone_buffers" => self.clone_buffers = flag(name, value)?,
+            "fixed_files" => self.fixed_files = flag(name, value)?,
             "registered_ring" => self.registered_ring = flag(name, value)?,
             "bounded_workers" => self.bounded_workers = Some(number(name, value, 1, 65_535)?),
             "unbounded_workers" => self.unbounded_workers = Some(number(name, value, 1, 65_535)?),
@@ -211,6 +243,7 @@ impl fmt::Display for UringConfig {
             ("force_async", set(self.force_async)),
             ("fixed_buffers", self.fixed_buffers),
             ("clone_buffers", self.clone_buffers),
+            ("fixed_files", self.fixed_files),
             ("registered_ring", self.registered_ring),
         ];
         for (name, value) in flags {
@@ -234,8 +267,7 @@ impl fmt::Display for UringConfig {
             }
         }
         if !self.worker_cpus.is_empty() {
-            let list: Vec<String> = self.worker_cpus.iter().map(u32::to_string).collect();
-            write!(f, "&worker_cpus={}", list.join(","))?;
+            write!(f, "&worker_cpus={}", cpu_list(&self.worker_cpus))?;
         }
         Ok(())
     }
@@ -261,6 +293,26 @@ mod tests {
                 None => c.with(o, None),
             });
             assert_eq!(again.unwrap(), c);
+        }
+    }
+
+    #[test]
+    fn cpus_are_told_without_commas() {
+        // A comma parts the URIs of a list.
+        for (text, cpus, back) in [
+            ("0", vec![0], "0"),
+            ("0+1", vec![0, 1], "0-1"),
+            ("0,2", vec![0, 2], "0+2"),
+            ("4-6+1+9-9", vec![1, 4, 5, 6, 9], "1+4-6+9"),
+            ("3+1-4", vec![1, 2, 3, 4], "1-4"),
+        ] {
+            let c = UringConfig::default().with("worker_cpus", Some(text)).unwrap();
+            assert_eq!(c.worker_cpus, cpus);
+            assert!(c.to_string().ends_with(&format!("&worker_cpus={back}")), "{c}");
+            assert_eq!(UringConfig::default().with("worker_cpus", Some(back)).unwrap(), c);
+        }
+        for wrong in ["", "+", "0+", "2-1", "-1", "0-", "1024", "0-2000", "a", "0--1"] {
+            assert!(UringConfig::default().with("worker_cpus", Some(wrong)).is_err(), "{wrong}");
         }
     }
 

@@ -3,12 +3,15 @@
 use engineswap::{Direct, ErrorKind, Io, OpenHow};
 
 use crate::places::{Mounts, Place};
-use crate::{P, page, write_page};
+use crate::{P, page, read_page, write_page};
 
 type SpaceCase = (&'static str, fn(&Io, &Place));
 
-pub const CASES: &[SpaceCase] =
-    &[("space::lone_writes", lone_writes), ("space::queued_writes", queued_writes)];
+pub const CASES: &[SpaceCase] = &[
+    ("space::lone_writes", lone_writes),
+    ("space::queued_writes", queued_writes),
+    ("space::removed_files_give_it_back", removed_files_give_it_back),
+];
 
 /// Small file systems.
 pub fn small_places(mounts: &Mounts, skip: &mut dyn FnMut(&str, &str)) -> Vec<Place> {
@@ -66,5 +69,24 @@ fn queued_writes(io: &Io, place: &Place) {
         }
         drop(f);
         io.remove_file(&path).unwrap();
+    }
+}
+
+/// Whatever a queue still knows of a file: once it is removed and closed, its space is free.
+fn removed_files_give_it_back(io: &Io, place: &Place) {
+    let mut q = io.queue(4).unwrap();
+    for round in 0..12 {
+        // More than half of the smallest place.
+        let path = place.dir.join("removed");
+        let f = io.open(&path, &OpenHow::create_new().direct(Direct::Prefer)).unwrap();
+        for d in io.run((0..320).map(|i| write_page(&f, i)).collect()) {
+            assert_eq!(d.result.unwrap(), 4096, "round {round}");
+        }
+        q.push(read_page(&f, 7)).unwrap();
+        q.wait(1).unwrap();
+        assert_eq!(q.pop().unwrap().result.unwrap(), 4096);
+        io.remove_file(&path).unwrap();
+        // On another thread, which is no queue's.
+        std::thread::scope(|s| s.spawn(|| drop(f)).join().unwrap());
     }
 }

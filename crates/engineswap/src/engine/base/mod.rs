@@ -5,10 +5,12 @@ mod dirs;
 mod exec;
 mod map;
 mod os_file;
+mod slot;
 mod transfer;
 
 pub(crate) use exec::{check, execute, name, perform};
 pub use os_file::OsFile;
+pub(crate) use slot::{FileSlot, SlotOwner};
 
 use std::ffi::CStr;
 use std::path::Path;

@@ -4,10 +4,11 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::map::Mapping;
+use super::slot::FileSlot;
 use super::transfer::{self, Sys};
 use crate::buf::Buf;
 use crate::engine::{RawFile, RawMap};
@@ -24,6 +25,9 @@ const DIRECT_FALLBACK: Alignment = Alignment { memory: 512, offset: 4096 };
 
 /// An open file.
 pub struct OsFile {
+    /// Its number in its engine's tables, once it has one. Given back before the descriptor is closed, since fields
+    /// are dropped in their order.
+    slot: OnceLock<FileSlot>,
     fd: OwnedFd,
     path: PathBuf,
     direct: bool,
@@ -40,6 +44,7 @@ impl OsFile {
     pub(crate) fn open(path: &Path, how: &OpenHow, stats: &Arc<Stats>) -> Result<OsFile> {
         let fd = open_fd(path, how)?;
         let mut file = OsFile {
+            slot: OnceLock::new(),
             fd,
             path: path.to_path_buf(),
             direct: false,
@@ -87,6 +92,15 @@ impl OsFile {
 
     pub(crate) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+
+    /// Its number in its engine's tables; `give` makes one if it has none yet, or says that there is none left.
+    pub(crate) fn slot(&self, give: impl FnOnce() -> Option<FileSlot>) -> Option<&FileSlot> {
+        if self.slot.get().is_none() {
+            // Another thread may be first; then this one is given back at once.
+            let _ = self.slot.set(give()?);
+        }
+        self.slot.get()
     }
 
     /// The error that every sync gives after one has failed.

@@ -254,13 +254,8 @@ fn source() -> std::result::Result<OwnedFd, i32> {
     fd.try_clone_to_owned().map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE))
 }
 
-/// Gives a ring a table of empty places.
 fn sparse(fd: RawFd) -> std::result::Result<(), i32> {
-    // struct io_uring_rsrc_register: number and flags, reserved, data, tags.
-    let arg = [SLOTS as u64 | u64::from(sys::RSRC_SPARSE) << 32, 0, 0, 0];
-    let size = size_of_val(&arg) as u32;
-    // SAFETY: that structure, which the kernel reads.
-    unsafe { sys::register(fd, sys::REGISTER_BUFFERS2, arg.as_ptr().cast(), size) }.map(drop)
+    sys::register_sparse(fd, sys::REGISTER_BUFFERS2, SLOTS as u32)
 }
 
 /// Fills or empties a place.

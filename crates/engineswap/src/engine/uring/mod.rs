@@ -6,6 +6,7 @@
 
 mod buffers;
 mod explain;
+mod files;
 mod queue;
 mod ring;
 mod setup;
@@ -18,7 +19,8 @@ use std::sync::Arc;
 
 use self::buffers::{Buffers, RingBuffers};
 use self::explain::explain;
-use self::queue::UringQueue;
+use self::files::{Files, RingFiles};
+use self::queue::{Registered, UringQueue};
 use self::ring::{Ring, Setup};
 use super::base::{Driver, OsEngine};
 use super::{Engine, RawQueue, RawRegistration, Unregistered};
@@ -43,10 +45,12 @@ pub fn open(config: &UringConfig, mut reasons: Vec<String>) -> Result<Arc<dyn En
         shared: shared_thread(config, &setup)?,
         buffers: Buffers::new(config),
         fixed_vectors: false,
+        files: (config.fixed_files == Some(true)).then(Files::new),
         reasons: Vec::new(),
     };
     // Whatever else was asked for shows now, not at the first queue.
     let first = uring.ring(1)?;
+    uring.registered(&first)?;
     uring.fixed_vectors = first.knows(&[sys::OP_READV_FIXED, sys::OP_WRITEV_FIXED]);
     reasons.push(match config.iopoll {
         true => {
@@ -77,6 +81,7 @@ struct Uring {
     buffers: Option<Arc<Buffers>>,
     /// The kernel has vectored transfers of registered buffers (Linux 6.15).
     fixed_vectors: bool,
+    files: Option<Arc<Files>>,
     reasons: Vec<String>,
 }
 
@@ -123,6 +128,18 @@ impl Uring {
     }
 }
 
+impl Uring {
+    /// What a ring has registered.
+    fn registered(&self, ring: &Ring) -> Result<Registered> {
+        let files = self.files.as_ref().map(|f| RingFiles::new(f, ring)).transpose();
+        Ok(Registered {
+            buffers: self.buffers.as_ref().map(|b| RingBuffers::new(b, self.fixed_vectors)),
+            files: files
+                .map_err(|e| explain("io_uring_register", e, &["fixed_files needs Linux 5.19".into()]))?,
+        })
+    }
+}
+
 impl Driver for Uring {
     const NAME: &std::ffi::CStr = c"io_uring";
 
@@ -132,15 +149,16 @@ impl Driver for Uring {
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
         let depth = depth.clamp(1, self.config.depth);
-        let buffers = self.buffers.as_ref().map(|b| RingBuffers::new(b, self.fixed_vectors));
-        Ok(Box::new(UringQueue::new(self.ring(depth)?, depth, &self.config, buffers, stats)))
+        let ring = self.ring(depth)?;
+        let registered = self.registered(&ring)?;
+        Ok(Box::new(UringQueue::new(ring, depth, &self.config, registered, stats)))
     }
 
     fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
         let depth = depth.clamp(1, self.config.depth);
-        let buffers = self.buffers.as_ref().map(|b| RingBuffers::new(b, self.fixed_vectors));
         let ring = self.ring_for(depth, false)?;
-        let queue = UringQueue::new(ring, depth, &self.config, buffers, stats);
+        let registered = self.registered(&ring)?;
+        let queue = UringQueue::new(ring, depth, &self.config, registered, stats);
         Ok(Box::new(queue.shared(&self.config)?))
     }
 

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::buffers::RingBuffers;
+use super::files::RingFiles;
 use super::ring::Ring;
 use super::sys::{self, Sqe};
 use crate::engine::bell::{Bell, FdWaiter};
@@ -44,6 +45,14 @@ pub(super) struct UringQueue {
     buffers: Option<RingBuffers>,
     /// If several threads share the queue, and its completions need no calls to come out.
     waiter: Option<Arc<dyn RawWaiter>>,
+    files: Option<RingFiles>,
+}
+
+/// What a ring has registered.
+#[derive(Default)]
+pub(super) struct Registered {
+    pub(super) buffers: Option<RingBuffers>,
+    pub(super) files: Option<RingFiles>,
 }
 
 impl UringQueue {
@@ -65,7 +74,7 @@ impl UringQueue {
         ring: Ring,
         depth: u32,
         config: &UringConfig,
-        buffers: Option<RingBuffers>,
+        registered: Registered,
         stats: &Arc<Stats>,
     ) -> UringQueue {
         let mut core = Core::new(depth, stats);
@@ -83,8 +92,9 @@ impl UringQueue {
             queued: VecDeque::new(),
             refused: 0,
             lost: 0,
-            buffers,
             waiter: None,
+            buffers: registered.buffers,
+            files: registered.files,
             interruptions: Interruptions::default(),
             links: !config.sqpoll,
             group: config.reap.unwrap_or(1),
@@ -94,6 +104,7 @@ impl UringQueue {
 
     /// Puts what is pending into the ring, chains linked as far as possible.
     fn build(&mut self) {
+        self.tend();
         if !self.core.has_pending() {
             return;
         }
@@ -125,6 +136,13 @@ impl UringQueue {
                 self.put(next, &r, true);
                 (i, request) = (next, r);
             }
+        }
+    }
+
+    /// Lets go of files that others have closed.
+    fn tend(&self) {
+        if let Some(files) = &self.files {
+            files.tend();
         }
     }
 
@@ -172,6 +190,12 @@ impl UringQueue {
             // The index of the buffer is the first of the remaining fields.
             s.rest[0] = u64::from(place.to_le());
             self.core.stats().fixed();
+        }
+        let known = self.files.as_ref().zip(self.core.file(i));
+        if let Some(number) = known.and_then(|(files, file)| files.find(file)) {
+            s.fd = number as i32;
+            s.flags |= sys::IOSQE_FIXED_FILE;
+            self.core.stats().fixed_file();
         }
         if r.force_async {
             s.flags |= sys::IOSQE_ASYNC;
@@ -327,6 +351,7 @@ impl RawQueue for UringQueue {
     }
 
     fn pop(&mut self) -> Option<Done> {
+        self.tend();
         if self.core.ready() == 0 && self.core.running() > 0 {
             self.reap();
             let hidden = self.ring.needs_enter() || self.ring.polls();
@@ -344,6 +369,7 @@ impl RawQueue for UringQueue {
     }
 
     fn cancel(&mut self, user: u64) -> Result<usize> {
+        self.tend();
         let (ended, asked) = self.core.cancel(user);
         for tag in &asked {
             let mut tries = 0;
@@ -392,5 +418,7 @@ impl Drop for UringQueue {
             let core = Core::new(1, &self.core.shared_stats());
             std::mem::forget(std::mem::replace(&mut self.core, core));
         }
+        // As long as the ring is open.
+        self.files = None;
     }
 }

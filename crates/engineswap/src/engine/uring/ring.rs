@@ -162,6 +162,11 @@ impl Ring {
         self.fd.as_raw_fd()
     }
 
+    /// Whether only the thread that made it may register anything with it.
+    pub(super) fn is_of_single_issuer(&self) -> bool {
+        self.flags & sys::SETUP_SINGLE_ISSUER != 0
+    }
+
     /// System calls that `enter` made.
     pub(super) fn calls(&self) -> u64 {
         self.calls

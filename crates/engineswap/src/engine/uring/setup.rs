@@ -35,8 +35,12 @@ fn asked(config: &UringConfig, name: &str) -> Option<bool> {
 
 /// What is wanted of the flags where the kernel has them.
 fn wanted(config: &UringConfig, name: &str) -> bool {
+    // See `files.rs`.
+    let release_at_once = config.fixed_files == Some(true) && config.single_issuer.is_none();
     match (asked(config, name), name) {
         (Some(v), _) => v,
+        (None, "single_issuer") if release_at_once => config.defer_taskrun == Some(true),
+        (None, "defer_taskrun") if release_at_once => false,
         // It needs the other; and a polling thread has neither's kind of work.
         (None, "defer_taskrun") => config.single_issuer != Some(false) && !config.sqpoll,
         (None, "coop_taskrun") => !config.sqpoll,

@@ -29,7 +29,10 @@ pub(super) const ENTER_EXT_ARG: u32 = 1 << 3;
 pub(super) const ENTER_REGISTERED_RING: u32 = 1 << 4;
 
 pub(super) const UNREGISTER_BUFFERS: u32 = 1;
+pub(super) const UNREGISTER_FILES: u32 = 3;
+pub(super) const REGISTER_FILES_UPDATE: u32 = 6;
 pub(super) const REGISTER_PROBE: u32 = 8;
+pub(super) const REGISTER_FILES2: u32 = 13;
 pub(super) const REGISTER_BUFFERS2: u32 = 15;
 pub(super) const REGISTER_BUFFERS_UPDATE: u32 = 16;
 pub(super) const REGISTER_CLONE_BUFFERS: u32 = 30;
@@ -64,6 +67,7 @@ pub(super) const OP_WRITE: u8 = 23;
 pub(super) const OP_READV_FIXED: u8 = 60;
 pub(super) const OP_WRITEV_FIXED: u8 = 61;
 
+pub(super) const IOSQE_FIXED_FILE: u8 = 1 << 0;
 pub(super) const IOSQE_IO_LINK: u8 = 1 << 2;
 pub(super) const IOSQE_ASYNC: u8 = 1 << 4;
 pub(super) const FSYNC_DATASYNC: u32 = 1 << 0;
@@ -192,4 +196,12 @@ pub(super) unsafe fn register(fd: RawFd, opcode: u32, arg: *const libc::c_void, 
     // SAFETY: the caller's promise.
     let r = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, opcode, arg, n) };
     if r < 0 { Err(errno()) } else { Ok(r as u32) }
+}
+
+/// Gives a ring a table of `n` empty places, of buffers or files (`opcode`; Linux 5.19).
+pub(super) fn register_sparse(fd: RawFd, opcode: u32, n: u32) -> Result<(), i32> {
+    // struct io_uring_rsrc_register: number and flags, reserved, data, tags.
+    let arg = [u64::from(n) | u64::from(RSRC_SPARSE) << 32, 0, 0, 0];
+    // SAFETY: that structure, which the kernel reads.
+    unsafe { register(fd, opcode, arg.as_ptr().cast(), size_of_val(&arg) as u32) }.map(drop)
 }
