@@ -63,6 +63,7 @@ compare-fio: fio-plugin ## Compare engineswap under fio with fio's own engines, 
 .PHONY: study
 study: build ## What each option of io_uring does to reads, with counts of tracepoints (STUDY_ARGS adds options)
 	tools/study-options $(STUDY_ARGS)
+
 .PHONY: plugin
 plugin: ## Build engineswap as a file system of RocksDB (ROCKSDB_DIR=... for a source tree's headers)
 	$(CARGO) build --release --locked -p engineswap-c

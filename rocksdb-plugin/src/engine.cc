@@ -11,7 +11,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
+#include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "status.h"
@@ -38,7 +39,7 @@ char *AppendVarint(char *out, uint64_t v) {
 
 } // namespace
 
-Engine::Engine(engineswap_engine *handle) : handle_(handle), generation_(Generation()) {}
+Engine::Engine(engineswap_engine *handle) : handle_(handle), generation_(Generation()), queues_(handle) {}
 
 rdb::IOStatus Engine::Open(const std::string &uri, std::shared_ptr<Engine> *out) {
     engineswap_engine *handle = nullptr;
@@ -56,7 +57,9 @@ bool Engine::IsOurs() const {
 Engine::~Engine() {
     // A child leaves the parent's engine alone; its memory goes with the process.
     if (IsOurs())
-        engineswap_close(handle_);
+        engineswap_close(handle_); // The queues keep what they need of it.
+    else
+        queues_.Forget();
 }
 
 File::File(std::shared_ptr<Engine> engine, engineswap_file *handle, std::string path)
@@ -128,6 +131,13 @@ rdb::IOStatus File::DropCache(size_t offset, size_t length) const {
         return rdb::IOStatus::OK();
     const int err = posix_fadvise(fd(), static_cast<off_t>(offset), static_cast<off_t>(length), POSIX_FADV_DONTNEED);
     return err == 0 ? rdb::IOStatus::OK() : StatusOfErrno(err, "drop cached pages of " + path_);
+}
+
+void CheckMemory(const engineswap_completion &done, const File &file) {
+    if ((done.flags & ENGINESWAP_BUFFER_HELD) == 0)
+        return;
+    fprintf(stderr, "engineswap: the I/O queue failed with reads in flight: %s\n", file.path().c_str());
+    abort();
 }
 
 } // namespace engineswap

@@ -12,6 +12,7 @@
 #include <engineswap.h>
 #include <rocksdb/io_status.h>
 
+#include "queue.h"
 #include "version.h"
 
 namespace engineswap {
@@ -39,12 +40,15 @@ class Engine {
     engineswap_engine *handle() const { return handle_; }
     // False in a child of the process that opened it.
     bool IsOurs() const;
+    // For what goes on after a call has returned.
+    Queues *queues() { return &queues_; }
 
   private:
     explicit Engine(engineswap_engine *handle);
 
     engineswap_engine *const handle_;
     const unsigned generation_;
+    Queues queues_;
 };
 
 // An open file and the engine that it came from.
@@ -86,5 +90,9 @@ class File {
     const std::string path_;
     size_t alignment_;
 };
+
+// Ends the process if the kernel may still write into memory that is RocksDB's, which is about to use it for something
+// else. Nothing that could be returned would make that safe; RocksDB's own file system stops here too.
+void CheckMemory(const engineswap_completion &done, const File &file);
 
 } // namespace engineswap

@@ -8,6 +8,9 @@
 #include <cstdlib>
 #include <utility>
 
+#include <rocksdb/convenience.h>
+
+#include "async.h"
 #include "files.h"
 #include "status.h"
 
@@ -22,13 +25,14 @@ bool EndsWith(const std::string &name, const char *suffix) {
 
 // RocksDB names a file by its kind; the options that say it are not set everywhere.
 struct Kind {
-    bool is_log, is_table, is_manifest;
+    bool is_log, is_table, is_manifest, is_sst;
 
     explicit Kind(const std::string &path) {
         const size_t slash = path.rfind('/');
         const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
         is_log = EndsWith(name, ".log");
-        is_table = EndsWith(name, ".sst") || EndsWith(name, ".blob") || EndsWith(name, ".ldb");
+        is_sst = EndsWith(name, ".sst") || EndsWith(name, ".ldb");
+        is_table = is_sst || EndsWith(name, ".blob");
         is_manifest = name.compare(0, 9, "MANIFEST-") == 0;
     }
 
@@ -71,6 +75,10 @@ rdb::IOStatus FileSystem::Create(const std::string &text, std::unique_ptr<rdb::F
     if (s.ok())
         out->reset(new FileSystem(std::move(uri), std::move(id), std::move(engines)));
     return s;
+}
+
+std::string FileSystem::SerializeOptions(const rdb::ConfigOptions &config, const std::string &header) const {
+    return config.IsShallow() ? id_ : header + "id=" + id_;
 }
 
 rdb::IOStatus FileSystem::OpenEngines(const Uri &uri, Engines *out) {
@@ -146,7 +154,7 @@ rdb::IOStatus FileSystem::NewWritableFile(const std::string &name, const rdb::Fi
     rdb::IOStatus s = OpenFile(name, true, options,
                                ENGINESWAP_WRITE | ENGINESWAP_CREATE | ENGINESWAP_TRUNCATE | direct, &file);
     if (s.ok())
-        *out = MakeWritableFile(std::move(file), options, 0, Kind(name).PurposeOf(true));
+        *out = MakeWritableFile(std::move(file), options, 0, Kind(name).is_sst, Kind(name).PurposeOf(true));
     return s;
 }
 
@@ -164,7 +172,7 @@ rdb::IOStatus FileSystem::ReopenWritableFile(const std::string &name, const rdb:
     engineswap_error err;
     if (engineswap_file_len(file->handle(), &size, &err) != ENGINESWAP_OK)
         return StatusOf(err);
-    *out = MakeWritableFile(std::move(file), options, size, Kind(name).PurposeOf(true));
+    *out = MakeWritableFile(std::move(file), options, size, Kind(name).is_sst, Kind(name).PurposeOf(true));
     return s;
 }
 
@@ -182,7 +190,7 @@ rdb::IOStatus FileSystem::ReuseWritableFile(const std::string &name, const std::
         return s;
     s = target_->RenameFile(old_name, name, options.io_options, dbg);
     if (s.ok())
-        *out = MakeWritableFile(std::move(file), options, 0, Kind(name).PurposeOf(true));
+        *out = MakeWritableFile(std::move(file), options, 0, Kind(name).is_sst, Kind(name).PurposeOf(true));
     return s;
 }
 
@@ -203,5 +211,23 @@ rdb::IOStatus FileSystem::NewDirectory(const std::string &name, const rdb::IOOpt
     rdb::IOStatus s = EngineOf(kMain, &engine);
     return s.ok() ? MakeDirectory(engine, name, out) : s;
 }
+
+// All are waited for, however few are asked for: callers of RocksDB rely on that with its own file system.
+rdb::IOStatus FileSystem::Poll(std::vector<void *> &handles, size_t /*min_completions*/) {
+    return PollReads(handles);
+}
+
+rdb::IOStatus FileSystem::AbortIO(std::vector<void *> &handles) {
+    return AbortReads(handles);
+}
+
+#if ENGINESWAP_HAS_SUPPORTED_OPS
+void FileSystem::SupportedOps(int64_t &supported) {
+    supported = int64_t{1} << rdb::FSSupportedOps::kAsyncIO;
+#if ENGINESWAP_HAS_FS_PREFETCH
+    supported |= int64_t{1} << rdb::FSSupportedOps::kFSPrefetch;
+#endif
+}
+#endif
 
 } // namespace engineswap

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "engine.h"
 #include "uri.h"
@@ -23,6 +24,8 @@ class FileSystem : public rdb::FileSystemWrapper {
     const char *Name() const override { return kClassName(); }
     // The whole URI, so that OPTIONS files and comparisons carry the choice.
     std::string GetId() const override { return id_; }
+    // As "id=...", because the URI may have an equals sign, which RocksDB would take for an option's.
+    std::string SerializeOptions(const rdb::ConfigOptions &config, const std::string &header) const override;
 
     rdb::IOStatus NewSequentialFile(const std::string &name, const rdb::FileOptions &options,
                                     std::unique_ptr<rdb::FSSequentialFile> *out, rdb::IODebugContext *dbg) override;
@@ -40,6 +43,13 @@ class FileSystem : public rdb::FileSystemWrapper {
                                   std::unique_ptr<rdb::FSRandomRWFile> *out, rdb::IODebugContext *dbg) override;
     rdb::IOStatus NewDirectory(const std::string &name, const rdb::IOOptions &options,
                                std::unique_ptr<rdb::FSDirectory> *out, rdb::IODebugContext *dbg) override;
+
+
+    rdb::IOStatus Poll(std::vector<void *> &handles, size_t min_completions) override;
+    rdb::IOStatus AbortIO(std::vector<void *> &handles) override;
+#if ENGINESWAP_HAS_SUPPORTED_OPS
+    void SupportedOps(int64_t &supported) override;
+#endif
 
   private:
     using Engines = std::array<std::shared_ptr<Engine>, kRoles>;

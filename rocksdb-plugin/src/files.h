@@ -17,9 +17,9 @@ std::unique_ptr<rdb::FSSequentialFile> MakeSequentialFile(std::unique_ptr<File> 
 // random_access.cc
 std::unique_ptr<rdb::FSRandomAccessFile> MakeRandomAccessFile(std::unique_ptr<File> file);
 
-// writable.cc: `size` is where appends begin.
+// writable.cc: `size` is where appends begin. Nobody looks into a file of `sealed` kind before it is synced and closed.
 std::unique_ptr<rdb::FSWritableFile> MakeWritableFile(std::unique_ptr<File> file, const rdb::FileOptions &options,
-                                                      uint64_t size, Purpose purpose);
+                                                      uint64_t size, bool sealed, Purpose purpose);
 
 // random_rw.cc
 std::unique_ptr<rdb::FSRandomRWFile> MakeRandomRWFile(std::unique_ptr<File> file);

@@ -3,16 +3,15 @@
 // A table file that is read at any place by any thread.
 //
 // One read alone is a plain pread: there is nothing to overlap it with. The reads of one MultiRead go to the engine
-// together, on a queue that the library keeps for the calling thread, and are reaped in groups.
+// together, on a queue that the library keeps for the calling thread, and are reaped in groups. ReadAsync is in async.cc.
 
 #include <fcntl.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 #include <vector>
 
+#include "async.h"
 #include "files.h"
 #include "status.h"
 
@@ -22,7 +21,7 @@ namespace {
 
 class RandomAccessFile : public rdb::FSRandomAccessFile {
   public:
-    explicit RandomAccessFile(std::unique_ptr<File> file) : file_(std::move(file)) {}
+    explicit RandomAccessFile(std::shared_ptr<File> file) : file_(std::move(file)) {}
 
     rdb::IOStatus Read(uint64_t offset, size_t n, const rdb::IOOptions &, rdb::Slice *result, char *scratch,
                        rdb::IODebugContext *) const override {
@@ -49,6 +48,11 @@ class RandomAccessFile : public rdb::FSRandomAccessFile {
         for (size_t i = 0; i < count; i++)
             Finish(done[i], &reqs[i]);
         return rdb::IOStatus::OK();
+    }
+
+    rdb::IOStatus ReadAsync(rdb::FSReadRequest &req, const rdb::IOOptions &, ReadAsyncCallback callback, void *arg,
+                            void **handle, rdb::IOHandleDeleter *deleter, rdb::IODebugContext *) override {
+        return StartRead(file_, req, std::move(callback), arg, handle, deleter);
     }
 
     rdb::IOStatus Prefetch(uint64_t offset, size_t n, const rdb::IOOptions &, rdb::IODebugContext *) override {
@@ -106,12 +110,7 @@ class RandomAccessFile : public rdb::FSRandomAccessFile {
 
   private:
     void Finish(const engineswap_completion &done, rdb::FSReadRequest *req) const {
-        if (done.flags & ENGINESWAP_BUFFER_HELD) {
-            // The kernel may write into memory that RocksDB is about to use for something else. Nothing that could
-            // be returned makes that safe; RocksDB's own file system stops here too.
-            fprintf(stderr, "engineswap: the I/O queue failed with reads in flight: %s\n", file_->path().c_str());
-            abort();
-        }
+        CheckMemory(done, *file_);
         if (done.result >= 0) {
             req->result = rdb::Slice(req->scratch, static_cast<size_t>(done.result));
             req->status = rdb::IOStatus::OK();
@@ -122,7 +121,7 @@ class RandomAccessFile : public rdb::FSRandomAccessFile {
                                          std::to_string(req->offset) + " of " + file_->path());
     }
 
-    const std::unique_ptr<File> file_;
+    const std::shared_ptr<File> file_;
 };
 
 } // namespace

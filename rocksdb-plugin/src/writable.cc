@@ -5,6 +5,10 @@
 // Appends through the page cache are plain writes at the known end of the file. They never go to a queue: the kernel
 // hands a buffered write of a ring to a worker thread, which copies it with cold caches and costs two switches. Order
 // is kept because each is done when it returns, and a failed one can be repeated at the same place.
+//
+// Direct writes of a table go on behind the writer (behind.h). They are done when Sync, Fsync, RangeSync, Truncate or
+// Close returns. Flush does not wait for them, unlike for other files: RocksDB calls it after each buffer, and nobody
+// looks into a table before it is synced and closed. Any of these calls, and the next write, returns their errors.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -12,6 +16,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "behind.h"
 #include "files.h"
 #include "status.h"
 
@@ -21,7 +26,8 @@ namespace {
 
 class WritableFile : public rdb::FSWritableFile {
   public:
-    WritableFile(std::unique_ptr<File> file, const rdb::FileOptions &options, uint64_t size, Purpose purpose)
+    WritableFile(std::unique_ptr<File> file, const rdb::FileOptions &options, uint64_t size, bool sealed,
+                 Purpose purpose)
         : rdb::FSWritableFile(options),
           file_(std::move(file)),
           purpose_(purpose),
@@ -29,7 +35,11 @@ class WritableFile : public rdb::FSWritableFile {
           keep_size_(options.fallocate_with_keep_size),
           direct_(file_->is_direct()),
           alignment_(file_->alignment()),
-          size_(size) {}
+          size_(size) {
+        // A file that is appended to again may have readers, who must not see it longer than it is.
+        if (direct_ && sealed && size == 0)
+            behind_ = std::make_unique<WriteBehind>(*file_, allow_fallocate_, purpose_);
+    }
 
     ~WritableFile() override {
         if (file_)
@@ -56,40 +66,55 @@ class WritableFile : public rdb::FSWritableFile {
     rdb::IOStatus Truncate(uint64_t size, const rdb::IOOptions &, rdb::IODebugContext *) override {
         if (!file_)
             return Closed();
+        rdb::IOStatus s = Drain();
         engineswap_error err;
-        if (engineswap_file_set_len(file_->handle(), size, &err) != ENGINESWAP_OK)
-            return StatusOf(err);
-        size_ = size;
-        return rdb::IOStatus::OK();
+        if (s.ok() && engineswap_file_set_len(file_->handle(), size, &err) != ENGINESWAP_OK)
+            s = StatusOf(err);
+        if (s.ok())
+            size_ = size;
+        return s;
     }
 
     rdb::IOStatus Close(const rdb::IOOptions &, rdb::IODebugContext *) override {
         if (!file_)
             return Closed();
+        rdb::IOStatus s = Drain();
         GiveBackSpace();
+        behind_.reset();
         file_.reset();
-        return rdb::IOStatus::OK();
+        return s;
     }
 
     rdb::IOStatus Flush(const rdb::IOOptions &, rdb::IODebugContext *) override {
-        return file_ ? rdb::IOStatus::OK() : Closed();
+        if (!file_)
+            return Closed();
+        return behind_ ? behind_->Check() : rdb::IOStatus::OK();
     }
 
     rdb::IOStatus Sync(const rdb::IOOptions &, rdb::IODebugContext *) override {
-        return file_ ? file_->SyncData(purpose_) : Closed();
+        if (!file_)
+            return Closed();
+        rdb::IOStatus s = Drain();
+        return s.ok() ? file_->SyncData(purpose_) : s;
     }
 
     rdb::IOStatus Fsync(const rdb::IOOptions &, rdb::IODebugContext *) override {
-        return file_ ? file_->SyncAll(purpose_) : Closed();
+        if (!file_)
+            return Closed();
+        rdb::IOStatus s = Drain();
+        return s.ok() ? file_->SyncAll(purpose_) : s;
     }
 
-    // A sync touches nothing that appends change.
+    // A sync touches nothing that appends change, or (behind.h) takes turns with them.
     bool IsSyncThreadSafe() const override { return true; }
 
     // Starts write-back and does not wait for it, except, if asked to be strict, for what was started before.
     rdb::IOStatus RangeSync(uint64_t offset, uint64_t nbytes, const rdb::IOOptions &, rdb::IODebugContext *) override {
         if (!file_)
             return Closed();
+        rdb::IOStatus s = Drain();
+        if (!s.ok())
+            return s;
         int failed;
         if (strict_bytes_per_sync_)
             failed = sync_file_range(file_->fd(), 0, static_cast<off64_t>(offset + nbytes),
@@ -105,9 +130,11 @@ class WritableFile : public rdb::FSWritableFile {
             return Closed();
         if (!allow_fallocate_)
             return rdb::IOStatus::OK();
-        const int mode = keep_size_ ? FALLOC_FL_KEEP_SIZE : 0;
+        const int mode = keep_size_ && !behind_ ? FALLOC_FL_KEEP_SIZE : 0;
         if (fallocate(file_->fd(), mode, static_cast<off_t>(offset), static_cast<off_t>(len)) != 0)
             return StatusOfErrno(errno, "allocate " + std::to_string(len) + " bytes of " + file_->path());
+        if (behind_)
+            behind_->Allocated(offset, len);
         return rdb::IOStatus::OK();
     }
 
@@ -132,17 +159,19 @@ class WritableFile : public rdb::FSWritableFile {
     rdb::IOStatus Write(const rdb::Slice &data, uint64_t offset) {
         if (!file_)
             return Closed();
-        rdb::IOStatus s = file_->Write(offset, data, purpose_);
+        rdb::IOStatus s = behind_ ? behind_->Write(data, offset) : file_->Write(offset, data, purpose_);
         if (s.ok())
             size_ = offset + data.size();
         return s;
     }
 
+    rdb::IOStatus Drain() { return behind_ ? behind_->Drain() : rdb::IOStatus::OK(); }
+
     // What was allocated ahead and not written. Failure costs space, never data, so it is not reported.
     void GiveBackSpace() {
         size_t block, last;
         GetPreallocationStatus(&block, &last);
-        if (last == 0)
+        if (last == 0 && !(behind_ && behind_->IsLonger()))
             return;
         const int fd = file_->fd();
         if (engineswap_file_set_len(file_->handle(), size_, nullptr) != ENGINESWAP_OK)
@@ -159,6 +188,7 @@ class WritableFile : public rdb::FSWritableFile {
     }
 
     std::unique_ptr<File> file_;
+    std::unique_ptr<WriteBehind> behind_; // of direct tables
     const Purpose purpose_;
     const bool allow_fallocate_, keep_size_, direct_;
     const size_t alignment_;
@@ -168,8 +198,8 @@ class WritableFile : public rdb::FSWritableFile {
 } // namespace
 
 std::unique_ptr<rdb::FSWritableFile> MakeWritableFile(std::unique_ptr<File> file, const rdb::FileOptions &options,
-                                                      uint64_t size, Purpose purpose) {
-    return std::make_unique<WritableFile>(std::move(file), options, size, purpose);
+                                                      uint64_t size, bool sealed, Purpose purpose) {
+    return std::make_unique<WritableFile>(std::move(file), options, size, sealed, purpose);
 }
 
 } // namespace engineswap
