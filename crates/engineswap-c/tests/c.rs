@@ -134,11 +134,8 @@ fn the_example_runs_with_either_library() {
     let (shared, fixed) = (dir.path().join("shared"), dir.path().join("static"));
     compile("cc", "-std=c99", &source, &shared, &[]);
     let mut c = Command::new("cc");
-    let private = pkg_config(&["--static", "--libs-only-l"]);
-    let private =
-        private.unwrap_or_else(|| ["-lpthread", "-ldl", "-lm", "-lgcc_s"].map(String::from).to_vec());
     c.arg(&source).arg("-o").arg(&fixed).arg(format!("-I{}/include", prefix().display()));
-    c.arg(prefix().join("lib/libengineswap.a")).args(private.iter().filter(|l| *l != "-lengineswap"));
+    c.arg(prefix().join("lib/libengineswap.a")).args(private());
     run(&mut c);
     let file = dir.path().join("file");
     std::fs::write(&file, vec![7u8; 1 << 20]).unwrap();
@@ -146,6 +143,62 @@ fn the_example_runs_with_either_library() {
         for uri in ENGINES {
             let out = run(Command::new(exe).arg(uri).arg(&file).arg("500").env_remove("ENGINESWAP"));
             assert!(out.contains(": 500 reads in"), "{out}");
+        }
+    }
+}
+
+/// A static library's own dependencies, as pkg-config names them.
+fn private() -> Vec<String> {
+    let all = pkg_config(&["--static", "--libs-only-l"]);
+    let all = all.unwrap_or_else(|| ["-lpthread", "-ldl", "-lm", "-lgcc_s"].map(String::from).to_vec());
+    all.into_iter().filter(|l| l != "-lengineswap").collect()
+}
+
+/// What a shared library exports.
+fn exports(library: &Path) -> BTreeSet<String> {
+    let out = run(Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(library));
+    let names = out.lines().filter_map(|l| l.split(' ').next());
+    names.map(|n| n.split('@').next().unwrap().to_owned()).collect()
+}
+
+/// Plugins link the static library into a shared one that is loaded into any program: into one that knows nothing of
+/// it, into one with the shared library, and into one that has the static library, and its own Rust, itself.
+#[test]
+fn the_static_library_hides_inside_a_shared_one() {
+    if !have("cc") || !have("nm") {
+        return;
+    }
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+    let library = dir.path().join("libinside.so");
+    let (include, archive) =
+        (format!("-I{}/include", prefix().display()), prefix().join("lib/libengineswap.a"));
+    let mut c = Command::new("cc");
+    c.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-Wl,-z,defs", &include]);
+    c.arg(tests.join("inside.c")).arg("-o").arg(&library);
+    run(c.arg("-Wl,--exclude-libs,ALL").arg(&archive).args(private()));
+    let exported: Vec<String> = exports(&library).into_iter().collect();
+    assert_eq!(exported, ["inside_was_here"], "the rest has to be hidden");
+
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/overlap.c");
+    let (shared, fixed) = (dir.path().join("shared"), dir.path().join("static"));
+    compile("cc", "-std=c99", &example, &shared, &[]);
+    let mut c = Command::new("cc");
+    run(c.arg(&example).arg("-o").arg(&fixed).arg(&include).arg(&archive).args(private()));
+    let file = dir.path().join("file");
+    std::fs::write(&file, vec![7u8; 1 << 20]).unwrap();
+    for uri in ["posix", "auto"] {
+        for program in [Path::new("/bin/true"), &shared, &fixed] {
+            let mut c = Command::new(program);
+            c.arg(uri).arg(&file).arg("100").env("LD_PRELOAD", &library);
+            c.env("INSIDE_ENGINE", uri).env("INSIDE_DIR", dir.path()).env_remove("ENGINESWAP");
+            let out = c.output().unwrap();
+            let (text, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+            assert!(out.status.success() && said.contains(" works"), "{program:?}: {text}{said}");
+            assert!(
+                program.ends_with("true") || text.contains(": 100 reads in"),
+                "{program:?}: {text}{said}"
+            );
         }
     }
 }
@@ -167,12 +220,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
         return;
     }
     let library = prefix().join("lib/libengineswap.so");
-    let out = run(Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(library));
-    let exported: BTreeSet<String> = out
-        .lines()
-        .filter_map(|l| l.split(' ').next())
-        .map(|n| n.split('@').next().unwrap().to_owned())
-        .collect();
+    let exported = exports(&library);
     assert!(exported.len() > 40, "{exported:?}");
     assert_eq!(exported, declared());
 }

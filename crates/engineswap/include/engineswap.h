@@ -23,6 +23,10 @@
  * LIFETIMES. Handles may be closed in any order: a file or a queue keeps its engine alive, an operation its file.
  * After fork() the child must not use handles that were opened before; it may open its own.
  *
+ * LINKING. pkg-config (engineswap) names the shared library. The static one may be part of a shared library that is
+ * loaded into any program, others with Rust in them too, if it is linked with -Wl,--exclude-libs,ALL: then none of its
+ * names is seen from outside, or taken from there. Its engines, queues and statistics are its own.
+ *
  * PATHS are NUL-terminated bytes. STRINGS that the library returns are UTF-8 and belong to the handle that they came
  * from, or are static.
  */
