@@ -32,6 +32,23 @@ pub(crate) unsafe fn array<'a, T>(first: *const T, count: usize, what: &str) -> 
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
+/// Fills a struct of the caller, which has a shorter one with an older header and a longer one with a newer header.
+///
+/// # Safety
+/// `out` leads to `size` bytes, and `T` is made of numbers of eight bytes alone.
+pub(crate) unsafe fn struct_of_size<T: Copy>(out: *mut T, size: usize, from: &T) -> Result<(), Fail> {
+    if size < 8 || !size.is_multiple_of(8) {
+        return Err(Fail::invalid(format!("the struct for the result has {size} bytes")));
+    }
+    let known = size.min(size_of::<T>());
+    // SAFETY: the caller's promise.
+    unsafe {
+        out.cast::<u8>().write_bytes(0, size);
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(from).cast::<u8>(), out.cast::<u8>(), known);
+    }
+    Ok(())
+}
+
 /// A path that is not NULL.
 ///
 /// # Safety

@@ -110,7 +110,7 @@ pub unsafe extern "C" fn engineswap_file_is_direct(file: *const engineswap_file)
 ///
 /// # Safety
 /// The header's contract of `file`.
-unsafe fn with_file(
+pub(crate) unsafe fn with_file(
     file: *const engineswap_file,
     err: *mut engineswap_error,
     call: impl FnOnce(&engineswap_file) -> Result<(), Fail>,

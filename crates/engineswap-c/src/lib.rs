@@ -13,7 +13,9 @@ mod buffer;
 mod dir;
 mod engine;
 mod file;
+mod file_more;
 mod queue;
+mod register;
 mod result;
 mod stats;
 
@@ -21,7 +23,9 @@ pub use buffer::{engineswap_buffer_alloc, engineswap_buffer_free};
 pub use dir::*;
 pub use engine::*;
 pub use file::*;
+pub use file_more::*;
 pub use queue::*;
+pub use register::*;
 pub use result::{engineswap_code_name, engineswap_error};
 pub use stats::*;
 
@@ -50,7 +54,9 @@ mod tests {
         assert_eq!(size_of::<crate::engineswap_op>(), 56);
         assert_eq!(size_of::<crate::engineswap_completion>(), 24);
         assert_eq!(size_of::<crate::engineswap_metadata>(), 16);
+        assert_eq!(size_of::<crate::engineswap_vector>(), 16);
+        assert_eq!(size_of::<crate::engineswap_file_info>(), 56);
         assert_eq!(size_of::<crate::engineswap_op_stats>(), 64);
-        assert_eq!(size_of::<crate::engineswap_stats>(), 392);
+        assert_eq!(size_of::<crate::engineswap_stats>(), 400);
     }
 }

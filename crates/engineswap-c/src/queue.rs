@@ -3,9 +3,10 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use engineswap::mem::ForeignBuf;
-use engineswap::{Buf, Done, Op, OpKind, Queue, SharedQueue};
+use engineswap::{Buf, Done, Op, OpKind, Piece, Queue, SharedQueue};
 
 use crate::args;
 use crate::engine::engineswap_engine;
@@ -15,8 +16,17 @@ use crate::result::{
     guard, report,
 };
 
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+const SYNC_DATA: u32 = 3;
+const SYNC_ALL: u32 = 4;
+const SYNC_RANGE: u32 = 5;
+const ALLOCATE: u32 = 6;
+const READV: u32 = 7;
+const WRITEV: u32 = 8;
 const CHAIN: u32 = 1;
 const DSYNC: u32 = 2;
+const FORCE_ASYNC: u32 = 4;
 const BUFFER_HELD: u32 = 1;
 const SHARED: u32 = 1;
 const MAX_DEPTH: u32 = 65_536;
@@ -32,7 +42,14 @@ pub struct engineswap_op {
     len: u64,
     user: u64,
     purpose: u32,
-    reserved: u32,
+    time_limit_us: u32,
+}
+
+/// One piece of a vectored operation.
+#[repr(C)]
+pub struct engineswap_vector {
+    base: *mut c_void,
+    len: usize,
 }
 
 /// How an operation ended.
@@ -51,47 +68,79 @@ impl engineswap_op {
     unsafe fn to_op(&self) -> Result<Op, Fail> {
         // SAFETY: the caller's promise.
         let file = unsafe { args::handle(self.file, "operation's file")? };
-        if self.flags & !(CHAIN | DSYNC) != 0 || self.reserved != 0 {
-            return Err(Fail::invalid("unknown flags of an operation, or a reserved field that is not 0"));
+        let flag = |f| self.flags & f != 0;
+        if self.flags & !(CHAIN | DSYNC | FORCE_ASYNC) != 0 {
+            return Err(Fail::invalid(format!("unknown flags {:#x} of an operation", self.flags)));
         }
-        let dsync = self.flags & DSYNC != 0;
         let kind = match self.kind {
-            1 => OpKind::Read,
-            2 => OpKind::Write { dsync },
-            3 => OpKind::SyncData,
-            4 => OpKind::SyncAll,
-            5 => OpKind::SyncRange,
-            6 => OpKind::Allocate,
+            READ | READV => OpKind::Read,
+            WRITE | WRITEV => OpKind::Write { dsync: flag(DSYNC) },
+            SYNC_DATA => OpKind::SyncData,
+            SYNC_ALL => OpKind::SyncAll,
+            SYNC_RANGE => OpKind::SyncRange,
+            ALLOCATE => OpKind::Allocate,
             k => return Err(Fail::invalid(format!("unknown kind {k} of an operation"))),
         };
-        if dsync && self.kind != 2 {
+        if flag(DSYNC) && !matches!(kind, OpKind::Write { .. }) {
             return Err(Fail::invalid("ENGINESWAP_OP_DSYNC is a flag of writes"));
         }
-        if self.offset.checked_add(self.len).is_none_or(|end| end > i64::MAX as u64) {
-            let range = format!("offset {}, length {}", self.offset, self.len);
-            return Err(Fail::invalid(format!("{range}: beyond the largest offset")));
-        }
-        let buf = match kind {
-            OpKind::Read => {
+        let (buf, len) = match self.kind {
+            READ | WRITE => {
                 let len = args::memory(self.buffer.cast(), self.len)?;
                 // SAFETY: the caller's promise, until the completion; when an engine fails, for good.
-                Buf::Foreign(unsafe { ForeignBuf::to_read_into(self.buffer.cast(), len) })
+                (Buf::Foreign(unsafe { lent(self.buffer, len, kind == OpKind::Read) }), self.len)
             }
-            OpKind::Write { .. } => {
-                let len = args::memory(self.buffer.cast(), self.len)?;
-                // SAFETY: as above.
-                Buf::Foreign(unsafe { ForeignBuf::to_write_from(self.buffer.cast(), len) })
-            }
-            _ => Buf::None,
+            // SAFETY: the caller's promise.
+            READV | WRITEV => unsafe { self.pieces(kind == OpKind::Read)? },
+            _ => (Buf::None, self.len),
         };
-        let (offset, len, user) = (self.offset, self.len, self.user);
-        let chain = self.flags & CHAIN != 0;
-        let rest = Op::sync_data(&file.file, args::purpose(self.purpose)?);
-        Ok(Op { kind, offset, len, buf, user, chain, ..rest })
+        let offset = self.offset;
+        if offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
+            return Err(Fail::invalid(format!("offset {offset}, length {len}: beyond the largest offset")));
+        }
+        let limit = u64::from(self.time_limit_us);
+        let op = Op::new(kind, &file.file, offset, len, buf, args::purpose(self.purpose)?);
+        Ok(Op {
+            user: self.user,
+            chain: flag(CHAIN),
+            force_async: flag(FORCE_ASYNC),
+            time_limit: (limit > 0).then(|| Duration::from_micros(limit)),
+            ..op
+        })
+    }
+
+    /// The pieces of a vectored operation and how many bytes they have together.
+    ///
+    /// # Safety
+    /// As of [`engineswap_op::to_op`].
+    unsafe fn pieces(&self, read: bool) -> Result<(Buf, u64), Fail> {
+        let count = usize::try_from(self.len).unwrap_or(usize::MAX);
+        // SAFETY: the header's contract: an array of `len` vectors.
+        let vectors = unsafe { args::array::<engineswap_vector>(self.buffer.cast(), count, "vectors")? };
+        let mut total = 0u64;
+        let mut pieces = Vec::with_capacity(count);
+        for v in vectors {
+            let len = args::memory(v.base.cast(), v.len as u64)?;
+            total = total.saturating_add(len as u64);
+            // SAFETY: the caller's promise, until the completion; when an engine fails, for good.
+            pieces.push(Piece::Foreign(unsafe { lent(v.base, len, read) }));
+        }
+        Ok((Buf::Pieces(pieces), total))
     }
 
     fn has_memory(&self) -> bool {
-        matches!(self.kind, 1 | 2)
+        matches!(self.kind, READ | WRITE | READV | WRITEV)
+    }
+}
+
+/// # Safety
+/// The memory is the library's until the operation's completion; when an engine fails, for good.
+unsafe fn lent(buffer: *mut c_void, len: usize, read: bool) -> ForeignBuf {
+    match read {
+        // SAFETY: the caller's promise.
+        true => unsafe { ForeignBuf::to_read_into(buffer.cast(), len) },
+        // SAFETY: as above.
+        false => unsafe { ForeignBuf::to_write_from(buffer.cast(), len) },
     }
 }
 

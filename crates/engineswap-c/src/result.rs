@@ -59,6 +59,7 @@ pub(crate) fn code_of(e: &Error) -> i32 {
         ErrorKind::InvalidInput => INVALID_ARGUMENT,
         ErrorKind::Canceled => -9,
         ErrorKind::SyncFailed => -10,
+        ErrorKind::TimedOut => -16,
         _ => IO,
     }
 }
@@ -83,6 +84,7 @@ pub extern "C" fn engineswap_code_name(code: i32) -> *const c_char {
         -13 => c"wrong thread",
         -14 => c"queue broken",
         -15 => c"internal error",
+        -16 => c"timed out",
         _ => c"unknown",
     };
     name.as_ptr()

@@ -40,6 +40,7 @@ pub struct engineswap_stats {
     inline_ops: u64,
     fallbacks: u64,
     bounced: u64,
+    fixed: u64,
 }
 
 fn nanos(d: Duration) -> u64 {
@@ -79,6 +80,7 @@ fn of(s: &IoStats, purpose: Option<engineswap::Purpose>) -> engineswap_stats {
         inline_ops: s.inline,
         fallbacks: s.fallbacks,
         bounced: s.bounced,
+        fixed: s.fixed,
     }
 }
 
@@ -100,17 +102,9 @@ pub unsafe extern "C" fn engineswap_get_stats(
             Err(_) if purpose == -1 => None,
             Err(_) => return Err(Fail::invalid(format!("purpose {purpose}; -1 means all"))),
         };
-        if size < 8 || !size.is_multiple_of(8) {
-            return Err(Fail::invalid(format!("the struct for statistics has {size} bytes")));
-        }
         let stats = of(&engine.io.stats(), purpose);
-        // A caller with an older header has a shorter struct, one with a newer header a longer one.
-        let known = size.min(size_of::<engineswap_stats>());
         // SAFETY: the caller's struct has `size` bytes, and both structs are made of `u64` alone.
-        unsafe {
-            out.cast::<u8>().write_bytes(0, size);
-            std::ptr::copy_nonoverlapping((&raw const stats).cast::<u8>(), out.cast::<u8>(), known);
-        }
+        unsafe { args::struct_of_size(out, size, &stats)? };
         Ok(OK)
     })
 }

@@ -120,6 +120,11 @@ fn the_contract_from_c() {
 }
 
 #[test]
+fn what_operations_can_do_from_c() {
+    runs_on_each_engine("cc", "-std=gnu99", "more.c");
+}
+
+#[test]
 fn handles_from_cpp() {
     runs_on_each_engine("c++", "-std=c++17", "raii.cc");
 }

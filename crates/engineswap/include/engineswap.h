@@ -70,7 +70,8 @@ enum {
     ENGINESWAP_QUEUE_FULL = -12,        /* take completions first */
     ENGINESWAP_WRONG_THREAD = -13,      /* the queue belongs to another thread */
     ENGINESWAP_QUEUE_BROKEN = -14,      /* the engine's queue failed as a whole; close it */
-    ENGINESWAP_INTERNAL = -15           /* a defect of the library */
+    ENGINESWAP_INTERNAL = -15,          /* a defect of the library */
+    ENGINESWAP_TIMED_OUT = -16          /* not done within the operation's time limit */
 };
 
 /* The name of a code, for example "not found". Static; for an unknown code "unknown". */
@@ -149,6 +150,26 @@ void engineswap_unlock(engineswap_lock *lock);
 void *engineswap_buffer_alloc(size_t len);
 void engineswap_buffer_free(void *buffer);
 
+typedef struct engineswap_registration engineswap_registration;
+
+/* Registers memory with the engine (of engineswap_buffer_alloc or the caller's own, at most 64 GiB together in pieces of
+ * 1 GiB): reads and writes, of queues and batches, that lie in it skip the mapping of their pages. Nothing else changes:
+ * operations are the same, and their memory is recognised by its address. Where the engine has no such thing, or
+ * (io_uring, unless `fixed_buffers` was asked for) the kernel refuses it, the call succeeds all the same, the
+ * registration says why in engineswap_registration_refusal, and transfers are done as without.
+ *
+ * The memory must stay allocated, and backed by the same pages (no munmap, mremap, madvise(MADV_DONTNEED), no fork
+ * after which it is written), until it is taken out by engineswap_unregister or replaced; and no operation in it may be
+ * pushed meanwhile. */
+int32_t engineswap_register_buffer(const engineswap_engine *engine, void *buffer, size_t len,
+                                   engineswap_registration **out, engineswap_error *err);
+/* Why the memory is not registered; NULL if it is. Belongs to the handle, until it is replaced. */
+const char *engineswap_registration_refusal(const engineswap_registration *registration);
+/* Registers other memory in its place. After a failure none is registered. */
+int32_t engineswap_registration_replace(engineswap_registration *registration, void *buffer, size_t len,
+                                        engineswap_error *err);
+void engineswap_unregister(engineswap_registration *registration);
+
 /* ---- Files --------------------------------------------------------------------------------------------------- */
 
 typedef struct engineswap_file engineswap_file;
@@ -197,9 +218,44 @@ int32_t engineswap_file_write_dsync(const engineswap_file *file, const void *buf
 /* fdatasync and fsync. After a failure every later sync of this handle fails with ENGINESWAP_SYNC_FAILED. */
 int32_t engineswap_file_sync_data(const engineswap_file *file, uint32_t purpose, engineswap_error *err);
 int32_t engineswap_file_sync_all(const engineswap_file *file, uint32_t purpose, engineswap_error *err);
-/* Starts write-back of the range and waits for it; not durable by itself. */
+/* Starts write-back of the range (`len` 0: to the end) and waits for it; not durable by itself. */
 int32_t engineswap_file_sync_range(const engineswap_file *file, uint64_t offset, uint64_t len, uint32_t purpose,
                                    engineswap_error *err);
+enum {
+    ENGINESWAP_WAIT_BEFORE = 1 /* wait for write-back of the range that is under way, then start the rest */
+};
+/* Starts write-back of the range (`len` 0: to the end) and does not wait for it. `flags`: ENGINESWAP_WAIT_BEFORE. */
+int32_t engineswap_file_start_write_back(const engineswap_file *file, uint64_t offset, uint64_t len, uint32_t flags,
+                                         uint32_t purpose, engineswap_error *err);
+/* fallocate that keeps the length: space for what will be written. ENGINESWAP_UNSUPPORTED where there is no such
+ * thing. */
+int32_t engineswap_file_reserve(const engineswap_file *file, uint64_t offset, uint64_t len, engineswap_error *err);
+
+enum {
+    ENGINESWAP_ADVICE_NORMAL = 0,
+    ENGINESWAP_ADVICE_SEQUENTIAL = 1, /* read further ahead */
+    ENGINESWAP_ADVICE_RANDOM = 2,     /* do not read ahead */
+    ENGINESWAP_ADVICE_WILL_NEED = 3,  /* begin to read now */
+    ENGINESWAP_ADVICE_DONT_NEED = 4   /* drop clean pages from the page cache */
+};
+/* Tells the page cache what is going to be done with the range (`len` 0: to the end). */
+int32_t engineswap_file_advise(const engineswap_file *file, uint32_t advice, uint64_t offset, uint64_t len,
+                               engineswap_error *err);
+
+/* Which file it is. Device, inode and generation name it for good where the file system has generations. */
+typedef struct engineswap_file_info {
+    uint64_t device;
+    uint64_t inode;
+    uint64_t generation; /* UINT64_MAX where the file system does not say */
+    uint64_t len;        /* bytes */
+    uint64_t allocated;  /* bytes that it takes on the device */
+    uint64_t links;      /* names */
+    int64_t modified_ns; /* nanoseconds from 1970 to the last change */
+} engineswap_file_info;
+
+/* `size` is sizeof(engineswap_file_info) of the caller's header. */
+int32_t engineswap_file_get_info(const engineswap_file *file, engineswap_file_info *out, size_t size,
+                                 engineswap_error *err);
 /* fallocate: reserves the range and grows the file to hold it. */
 int32_t engineswap_file_allocate(const engineswap_file *file, uint64_t offset, uint64_t len, engineswap_error *err);
 /* Cuts or grows the file. */
@@ -214,30 +270,47 @@ enum {
     ENGINESWAP_OP_SYNC_DATA = 3,  /* fdatasync; covers writes that were complete before it, or are before it in its chain */
     ENGINESWAP_OP_SYNC_ALL = 4,   /* fsync */
     ENGINESWAP_OP_SYNC_RANGE = 5, /* sync_file_range over `len` bytes at `offset` */
-    ENGINESWAP_OP_ALLOCATE = 6    /* fallocate */
+    ENGINESWAP_OP_ALLOCATE = 6,   /* fallocate */
+    ENGINESWAP_OP_READV = 7,      /* as READ, into the pieces that `buffer` leads to, one after the other */
+    ENGINESWAP_OP_WRITEV = 8      /* as WRITE, from those pieces */
 };
 
 enum {
     ENGINESWAP_OP_CHAIN = 1, /* the operation pushed next starts only when this one has fully succeeded; else it ends
                                 as ENGINESWAP_CANCELED, and so does the rest of the chain. A short read breaks it. */
-    ENGINESWAP_OP_DSYNC = 2  /* of a write: durable at its completion */
+    ENGINESWAP_OP_DSYNC = 2, /* of a write: durable at its completion */
+    ENGINESWAP_OP_FORCE_ASYNC = 4 /* io_uring: hand it to a worker thread of the kernel at once; other engines do as
+                                     without. For what would block the submission: buffered writes, cold reads. */
 };
+
+/* One piece of a vectored operation; laid out as struct iovec. */
+typedef struct engineswap_vector {
+    void *base;
+    size_t len;
+} engineswap_vector;
 
 /* One operation. The struct itself is copied. The MEMORY at `buffer` belongs to the library from the push (or the call
  * of engineswap_run) until the operation's completion has been taken, or engineswap_queue_close has returned
  * ENGINESWAP_OK: until then it must stay allocated, must not be touched if it is read into, and must not be changed if
  * it is written from. The buffers of operations in flight must not overlap, except those that are only written from.
- * The file may be closed meanwhile. Fields named reserved must be 0. */
+ * The file may be closed meanwhile.
+ *
+ * READV and WRITEV: `buffer` leads to an array of `len` engineswap_vector, which is copied, too; what is said of the
+ * memory holds for that of the pieces. There may be any number of them.
+ *
+ * `time_limit_us`: the longest that the operation may take from its start on; then it is taken back and ends as
+ * ENGINESWAP_TIMED_OUT. A device that does not let go of a transfer ends it in its own time all the same. Only io_uring
+ * without sqpoll and iopoll has limits; on other engines such an operation ends as ENGINESWAP_UNSUPPORTED. */
 typedef struct engineswap_op {
     uint32_t kind;         /* ENGINESWAP_OP_... */
-    uint32_t flags;        /* ENGINESWAP_OP_CHAIN, ENGINESWAP_OP_DSYNC */
+    uint32_t flags;        /* ENGINESWAP_OP_CHAIN, ENGINESWAP_OP_DSYNC, ENGINESWAP_OP_FORCE_ASYNC */
     engineswap_file *file;
     void *buffer;          /* of reads and writes; a write does not change it */
     uint64_t offset;
     uint64_t len;
     uint64_t user;         /* comes back in the completion */
     uint32_t purpose;      /* 0 to 15 */
-    uint32_t reserved;
+    uint32_t time_limit_us; /* 0: none */
 } engineswap_op;
 
 enum {
@@ -338,6 +411,7 @@ typedef struct engineswap_stats {
     uint64_t inline_ops;    /* operations of a queue that were done as plain system calls at submission */
     uint64_t fallbacks;     /* batches done one by one because a thread could not have a queue */
     uint64_t bounced;       /* direct transfers that went through a copy because they were not aligned */
+    uint64_t fixed;         /* requests from and to registered buffers */
 } engineswap_stats;
 
 /* Counters and latencies since the engine was opened, of one purpose (0 to 15), or of all (-1); the counters after

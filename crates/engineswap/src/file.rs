@@ -68,6 +68,41 @@ pub struct Alignment {
     pub offset: u32,
 }
 
+/// What is going to be done with a part of a file: what POSIX knows of advice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing special.
+    Normal,
+    /// Read from front to back: read further ahead.
+    Sequential,
+    /// Read here and there: do not read ahead.
+    Random,
+    /// Read soon: begin now.
+    WillNeed,
+    /// Not soon: drop clean pages from the cache.
+    DontNeed,
+}
+
+/// Which file it is. Device, inode and generation together name a file for good on file systems that have
+/// generations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// The device's number.
+    pub device: u64,
+    /// The inode's number.
+    pub inode: u64,
+    /// Tells files apart that had the same inode one after the other; `None` where the file system does not say.
+    pub generation: Option<u32>,
+    /// Bytes.
+    pub len: u64,
+    /// Bytes that it takes on the device.
+    pub allocated: u64,
+    /// Names.
+    pub links: u64,
+    /// Nanoseconds from 1970 to its last change.
+    pub modified_ns: i64,
+}
+
 /// An open file. Cheap to clone; closed when the last clone and the last operation on it are gone.
 #[derive(Clone)]
 pub struct File(pub(crate) Arc<dyn RawFile>);
@@ -138,6 +173,28 @@ impl File {
     /// Whether the file is empty.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
+    }
+
+    /// Starts write-back of `len` bytes at `offset` (0: to the end) and does not wait for it; with `wait_before`, waits
+    /// for what is under way there already. Not durable by itself.
+    pub fn start_write_back(&self, offset: u64, len: u64, wait_before: bool, purpose: Purpose) -> Result<()> {
+        self.0.start_write_back(offset, len, wait_before, purpose)
+    }
+
+    /// fallocate that keeps the file's length: reserves `len` bytes at `offset`, to be written later.
+    /// [`ErrorKind::Unsupported`] where the file system has no such thing.
+    pub fn reserve(&self, offset: u64, len: u64) -> Result<()> {
+        self.0.reserve(offset, len)
+    }
+
+    /// Tells the page cache what is going to be done with `len` bytes at `offset` (0: to the end).
+    pub fn advise(&self, advice: Advice, offset: u64, len: u64) -> Result<()> {
+        self.0.advise(advice, offset, len)
+    }
+
+    /// Which file it is, how large, and when it was changed.
+    pub fn info(&self) -> Result<FileInfo> {
+        self.0.info()
     }
 
     /// The path it was opened by.

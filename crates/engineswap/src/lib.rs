@@ -24,7 +24,7 @@ pub mod uri;
 
 pub use buf::{Buf, Piece};
 pub use error::{Error, ErrorKind, Result};
-pub use file::{Alignment, Direct, File, FileLock, MappedFile, OpenHow};
+pub use file::{Advice, Alignment, Direct, File, FileInfo, FileLock, MappedFile, OpenHow};
 pub use io::{DirEntry, EngineInfo, Io, Metadata, Queue, Registration};
 pub use op::{Done, Op, OpKind, Purpose};
 pub use shared::SharedQueue;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::file::{Alignment, File, FileLock, OpenHow};
+use crate::file::{Advice, Alignment, File, FileInfo, FileLock, OpenHow};
 use crate::io::{DirEntry, EngineInfo, Metadata};
 use crate::mem::Region;
 use crate::op::{Done, Op, Purpose};
@@ -84,6 +84,21 @@ pub trait RawFile: Send + Sync {
     fn is_direct(&self) -> bool;
     fn alignment(&self) -> Alignment;
     fn map(&self, len: u64) -> Result<Box<dyn RawMap>>;
+    fn advise(&self, _advice: Advice, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+    /// Without an answer of its own an engine waits for all of it.
+    fn start_write_back(&self, offset: u64, len: u64, _wait_before: bool, purpose: Purpose) -> Result<()> {
+        self.sync_range(offset, len, purpose)
+    }
+    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
+        let why = "this engine's files have no reservations";
+        Err(Error::new(crate::ErrorKind::Unsupported, "fallocate", why).at(self.path()).range(offset, len))
+    }
+    fn info(&self) -> Result<FileInfo> {
+        let why = "this engine's files have no identity";
+        Err(Error::new(crate::ErrorKind::Unsupported, "stat", why).at(self.path()))
+    }
     /// The file of the operating system behind it, if it is one.
     fn os(&self) -> Option<&OsFile> {
         None

@@ -22,6 +22,16 @@ impl Region {
         Region { base, len, _hold: hold }
     }
 
+    /// Memory that somebody else owns; `None` if there is none, or no such range of addresses.
+    ///
+    /// # Safety
+    /// As long as a registration of the region lasts, and a clone of the region lives, the `len` bytes at `base` are
+    /// mapped and backed by the same pages: they are neither freed nor mapped anew. They may be used otherwise.
+    pub unsafe fn foreign(base: *mut u8, len: usize) -> Option<Region> {
+        let fits = len > 0 && len <= isize::MAX as usize && (base as usize).checked_add(len).is_some();
+        Some(Region::new(NonNull::new(base).filter(|_| fits)?, len, Arc::new(())))
+    }
+
     /// Bytes.
     pub fn bytes(&self) -> usize {
         self.len

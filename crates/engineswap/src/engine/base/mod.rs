@@ -1,6 +1,7 @@
 //! What every engine of the operating system shares: files, mappings, locks, directories, and operations
 //! done as plain system calls. The engines differ only in how their queues overlap operations.
 
+mod advice;
 mod dirs;
 mod exec;
 mod map;

@@ -12,7 +12,7 @@ use super::slot::FileSlot;
 use super::transfer::{self, Sys};
 use crate::buf::Buf;
 use crate::engine::{RawFile, RawMap};
-use crate::file::{Alignment, Direct, OpenHow};
+use crate::file::{Advice, Alignment, Direct, FileInfo, OpenHow};
 use crate::mem::AlignedBuf;
 use crate::op::Purpose;
 use crate::probes::{self, Event};
@@ -88,6 +88,10 @@ impl OsFile {
     ) -> Result<T> {
         let (engine, fd) = (self.engine(), self.fd());
         probes::around(|| Event { engine, op, purpose, fd, offset, len, plain: true }, bytes, call)
+    }
+
+    pub(super) fn file_path(&self) -> &Path {
+        &self.path
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -173,7 +177,7 @@ impl OsFile {
         }
     }
 
-    fn timed<T>(
+    pub(super) fn timed<T>(
         &self,
         class: OpClass,
         purpose: Purpose,
@@ -358,11 +362,9 @@ impl OsFile {
         )
     }
 
-    fn sync_range_plain(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
+    /// sync_file_range with these flags.
+    pub(super) fn sync_range_with(&self, offset: u64, len: u64, flags: u32, purpose: Purpose) -> Result<()> {
         self.check_sync("sync_file_range")?;
-        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-            | libc::SYNC_FILE_RANGE_WRITE
-            | libc::SYNC_FILE_RANGE_WAIT_AFTER;
         // SAFETY: a plain system call on an open descriptor.
         let call = || unsafe { libc::sync_file_range(self.fd(), offset as i64, len as i64, flags) };
         self.timed(
@@ -416,7 +418,10 @@ impl RawFile for OsFile {
     }
 
     fn sync_range(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
-        let call = || self.sync_range_plain(offset, len, purpose);
+        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+            | libc::SYNC_FILE_RANGE_WRITE
+            | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        let call = || self.sync_range_with(offset, len, flags, purpose);
         self.traced(c"sync_file_range", purpose, (offset, len), |()| 0, call)
     }
 
@@ -470,6 +475,24 @@ impl RawFile for OsFile {
             }
             Err(e) => Err(e.at(&self.path)),
         }
+    }
+
+    fn advise(&self, advice: Advice, offset: u64, len: u64) -> Result<()> {
+        self.advise_plain(advice, offset, len)
+    }
+
+    fn start_write_back(&self, offset: u64, len: u64, wait_before: bool, purpose: Purpose) -> Result<()> {
+        let call = || self.start_write_back_plain(offset, len, wait_before, purpose);
+        self.traced(c"sync_file_range", purpose, (offset, len), |()| 0, call)
+    }
+
+    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
+        let call = || self.reserve_plain(offset, len);
+        self.traced(c"fallocate", Purpose::default(), (offset, len), |()| 0, call)
+    }
+
+    fn info(&self) -> Result<FileInfo> {
+        self.info_plain()
     }
 
     fn os(&self) -> Option<&OsFile> {
