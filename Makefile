@@ -6,6 +6,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 COMPARE_ARGS ?=
 STUDY_ARGS ?=
+SHUTTLE_ROUNDS ?= 1000
 PREFIX ?= /usr/local
 # The headers of the RocksDB that `make plugin` builds for: the installed one, or a source tree's.
 ROCKSDB_INCLUDE = $(if $(ROCKSDB_DIR),$(ROCKSDB_DIR)/include,/usr/include)
@@ -82,6 +83,11 @@ bench: build ## Run the standard workloads on a store of moderate size (BENCH_AR
 .PHONY: kill-rounds
 kill-rounds: ## Kill a writing process 500 times on each engine and check what survives
 	RINGDB_KILL_ROUNDS=500 $(CARGO) test --release --locked -p ringdb --test kill -- --nocapture
+
+.PHONY: shuttle
+shuttle: ## The whole store under Shuttle: thousands of orders of its threads (SHUTTLE_ROUNDS for each test)
+	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle RINGDB_SHUTTLE_ROUNDS=$(SHUTTLE_ROUNDS) \
+	  $(CARGO) test --locked -p ringdb --test shuttle
 
 .PHONY: real-crashes
 real-crashes: ## Power cuts, full disks and limits on loop-mounted ext4, xfs and btrfs, 20 rounds on every engine (root)

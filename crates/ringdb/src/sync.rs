@@ -1,7 +1,14 @@
 //! Locks that do not poison: a panic while one is held is a bug whose message has been printed, and the data
 //! behind every lock of the store is valid between statements.
+//!
+//! Under `--cfg shuttle` these are Shuttle's, which runs the store's threads one at a time in an order that it chooses
+//! and can repeat (tests/shuttle.rs, `make shuttle`). So the store takes its locks, and the atomics that threads meet
+//! at, from here.
 
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
 
 /// Takes the lock.
 #[inline]

@@ -1,6 +1,6 @@
 //! Flush: the oldest immutable memtables become tables of level 0.
 
-use std::sync::atomic::AtomicBool;
+use crate::sync::atomic::AtomicBool;
 
 use super::output::Outputs;
 use super::run::{Bottom, LEVEL0_TABLE_BYTES, Work, copy_visible, install};

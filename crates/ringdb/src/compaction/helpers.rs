@@ -1,7 +1,7 @@
 //! [`Helpers`]: parts of one job on several threads.
 
+use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::sync::{Condvar, Mutex, lock, wait};
 

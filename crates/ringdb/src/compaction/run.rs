@@ -1,7 +1,8 @@
 //! Execution of what was picked: moves, deletions, and merges split over several threads.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 
 use super::helpers::Helpers;
 use super::input::{RunScan, split_keys};

@@ -8,9 +8,9 @@
 //! Locks: `work` may be held while the tree is asked for its state, so the tree must not call into the scheduler
 //! with its own locks held, but for [`Scheduler::wake`], which takes only `signal`.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
 
 use super::backpressure::{Debt, Limits, Pacer};
@@ -303,8 +303,12 @@ impl Scheduler {
     // ---- flush
 
     fn flush_loop<T: Tree>(&self, tree: &Arc<T>) {
-        while !self.closing() {
+        loop {
+            // Before the question: a wake between the two is not slept through.
             let seen = self.generation();
+            if self.closing() {
+                return;
+            }
             let mut pause = LOOK_AROUND;
             if self.may_flush(&mut pause) && tree.immutable_count() > 0 {
                 lock(&self.work).flushing = true;
@@ -392,8 +396,12 @@ impl Scheduler {
     // ---- compaction
 
     fn compact_loop<T: Tree>(self: &Arc<Self>, tree: &Arc<T>) {
-        while !self.closing() {
+        loop {
+            // Before the question: a wake between the two is not slept through.
             let seen = self.generation();
+            if self.closing() {
+                return;
+            }
             let mut pause = LOOK_AROUND;
             match self.next_job(&**tree, &mut pause) {
                 None => self.sleep_until_woken(seen, pause),

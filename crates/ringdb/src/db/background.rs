@@ -1,8 +1,8 @@
 //! Background work: the scheduler's threads, which flush and compact, and one that prepares log segments.
 
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::Core;
 use super::keyspace::KeyspaceState;
@@ -138,7 +138,7 @@ impl Core {
         self.health.check_writable()?;
         keyspace.check()?;
         self.flush()?;
-        let seq = self.visible.load(std::sync::atomic::Ordering::Acquire);
+        let seq = self.visible.load(crate::sync::atomic::Ordering::Acquire);
         let internal = |k: &[u8]| KeyBuf::new(&keyspace.prefix, k).as_slice().to_vec();
         let (first, after) = key::bounds_of(keyspace.id);
         let from = match range.0 {

@@ -4,9 +4,9 @@
 //! tables of one moment are kept from being deleted while they are linked by holding their version; writers and
 //! compactions go on meanwhile. CURRENT comes last: before that, the directory is not a store.
 
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::Core;
 use super::directory::{make_dir, sync_name};

@@ -1,8 +1,8 @@
 //! [`Core`]: what an open store consists of.
 
+use crate::sync::atomic::AtomicU64;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use engineswap::mem::epoch::Published;
 use engineswap::{FileLock, Io};

@@ -3,8 +3,8 @@
 //! As long as everything is in memory a read happens under one epoch guard, without touching a reference count.
 //! When a block has to be read the guard is given up and the view kept instead.
 
+use crate::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use engineswap::mem::epoch::{self, Guard, Published};
 

@@ -1,7 +1,7 @@
 //! Whether the store is open, closed, or has stopped writing, and why.
 
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
 use crate::{Error, Result};
 

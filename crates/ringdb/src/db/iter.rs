@@ -3,9 +3,9 @@
 //! Each end has a merge of its own over all memtables and tables, made when that end is first asked. The
 //! first blocks that the merge needs are read from the disk together.
 
+use crate::sync::atomic::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::Core;
 use super::source::{Bounds, Source};

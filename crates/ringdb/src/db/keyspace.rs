@@ -3,9 +3,9 @@
 //! A keyspace is made and dropped by one durable edit of the manifest. Ids are never used twice, so what is left
 //! of a dropped keyspace in logs and tables belongs to nobody; compactions leave it out.
 
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::Core;
 use crate::key::Prefix;

@@ -5,7 +5,7 @@
 //! does not rule it out, is read in one submission (or a few, for huge batches), and each key takes its newest
 //! version.
 
-use std::sync::atomic::Ordering;
+use crate::sync::atomic::Ordering;
 
 use engineswap::mem::epoch::{self, Published};
 

@@ -5,10 +5,10 @@
 //! new log; flush what was replayed and record that the old segments are not needed; remove them and other
 //! orphans. A crash anywhere leaves either the old state or the new one.
 
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use engineswap::mem::epoch::Published;
@@ -31,7 +31,8 @@ use crate::sync::{Mutex, lock};
 use crate::{Durability, Env, Error, Options, Result};
 
 /// Numbers the stores that this process opens.
-static STORES: AtomicU64 = AtomicU64::new(1);
+/// Not one of `crate::sync`: it outlives the orders that Shuttle tries.
+static STORES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 /// How often a read-only open tries again when the writer changes the store under it.
 const READ_ONLY_TRIES: u32 = 50;

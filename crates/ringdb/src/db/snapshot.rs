@@ -1,8 +1,8 @@
 //! The sequence numbers that open snapshots see, for compaction to respect.
 
+use crate::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 
 use super::Core;
 use crate::key::Seq;
@@ -78,7 +78,7 @@ mod tests {
     fn a_sequence_stays_until_its_last_snapshot_goes() {
         let (s, visible) = (Snapshots::default(), AtomicU64::new(7));
         assert_eq!((s.register(&visible), s.register(&visible)), (7, 7));
-        visible.store(9, std::sync::atomic::Ordering::Release);
+        visible.store(9, crate::sync::atomic::Ordering::Release);
         assert_eq!(s.register(&visible), 9);
         assert_eq!((s.live(), s.count()), (vec![7, 9], 3));
         s.release(7);

@@ -1,6 +1,6 @@
 //! The store's own account of itself.
 
-use std::sync::atomic::Ordering::Acquire;
+use crate::sync::atomic::Ordering::Acquire;
 
 use super::Core;
 use crate::stats::{LevelStats, Stats};

@@ -1,9 +1,9 @@
 //! The tree of memtables and tables, and the one way to change it: durable in the manifest first, visible after.
 
+use crate::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use engineswap::Io;
 

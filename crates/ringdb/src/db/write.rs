@@ -15,9 +15,9 @@
 //! Backpressure is paid before any lock is taken. The first failure to write or sync the log stops the store
 //! for writing; only "no space for a new segment" is given back to the caller, since nothing was written then.
 
+use crate::sync::atomic::Ordering::Release;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Release;
 
 use super::core::Core;
 use super::keyspace::KeyspaceState;

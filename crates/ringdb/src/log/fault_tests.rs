@@ -1,6 +1,6 @@
 //! I/O errors: the first one stops the log for good, and nothing unacknowledged is taken for acknowledged.
 
-use std::sync::atomic::AtomicBool;
+use crate::sync::atomic::AtomicBool;
 
 use engineswap::engine::{Engine, RawFile, RawMap, RawQueue};
 use engineswap::{

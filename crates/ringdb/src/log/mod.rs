@@ -32,8 +32,8 @@ mod tests;
 mod turn;
 mod writer;
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use engineswap::Io;

@@ -1,7 +1,7 @@
 //! Segment files: made, zero-filled, recycled, and their header.
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use engineswap::mem::AlignedBuf;
 use engineswap::{Direct, File, Io, MappedFile, OpenHow};

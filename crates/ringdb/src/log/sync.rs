@@ -1,7 +1,7 @@
 //! Group sync of the mapped medium: one caller syncs for everyone who waits.
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::segment::Segment;
 use super::{Log, LogPos};

@@ -1,6 +1,6 @@
 //! The log as a whole: appended, synced, crashed, damaged, replayed.
 
-use std::sync::atomic::AtomicU64;
+use crate::sync::atomic::AtomicU64;
 
 use super::replay::ReplayEnd;
 use super::*;

@@ -1,7 +1,7 @@
 //! Durable commits in a pipeline: several frames are written at once, their turns come one by one.
 
+use crate::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use engineswap::mem::AlignedBuf;
 

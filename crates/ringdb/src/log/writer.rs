@@ -1,7 +1,7 @@
 //! [`LogWriter`]: the one that appends.
 
+use crate::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use engineswap::MappedFile;
 

@@ -3,8 +3,8 @@
 mod fault;
 mod store;
 
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use engineswap::Io;

@@ -1,9 +1,9 @@
 //! A store of the least kind: memtables are vectors, the manifest is memory, tables are real.
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use engineswap::Io;
 

@@ -1,0 +1,220 @@
+//! The whole store under Shuttle: its threads and those of the test run one at a time, switched at every lock,
+//! condition and shared atomic in an order that a seed gives, thousands of orders a minute. A deadlock, a missed
+//! wake-up (no timed wait ever ends by itself here) or a history that is not linearizable fails, with what repeats it.
+//!
+//! `make shuttle`, which is `RUSTFLAGS="--cfg shuttle" cargo test -p ringdb --test shuttle`. Environment:
+//! `RINGDB_SHUTTLE_ROUNDS` (orders for each test, 100 by default), `RINGDB_SHUTTLE_SEED` (one order, again).
+#![cfg(shuttle)]
+#![allow(missing_docs)]
+
+#[path = "support/linear.rs"]
+mod linear;
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use linear::{KEYS, Recorder, check};
+use ringdb::engineswap::Io;
+use ringdb::{Db, Durability, Env, Options, WriteBatch, WriteOptions};
+use shuttle::rand::Rng as _;
+
+/// Time that passes when it is asked for; Shuttle's threads and random numbers.
+struct ShuttleEnv(AtomicU64);
+
+impl Env for ShuttleEnv {
+    fn now(&self) -> Duration {
+        Duration::from_micros(self.0.fetch_add(1, SeqCst))
+    }
+
+    fn sleep(&self, d: Duration) {
+        self.0.fetch_add(d.as_micros() as u64, SeqCst);
+        shuttle::thread::yield_now();
+    }
+
+    fn spawn(
+        &self,
+        name: &str,
+        _background: bool,
+        f: Box<dyn FnOnce() + Send>,
+    ) -> std::io::Result<Box<dyn FnOnce() + Send>> {
+        let t = shuttle::thread::Builder::new().name(name.into()).spawn(f)?;
+        Ok(Box::new(move || t.join().expect("a thread of the store")))
+    }
+
+    fn random(&self) -> u64 {
+        shuttle::rand::thread_rng().r#gen()
+    }
+}
+
+fn spawn(f: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce()> {
+    let t = shuttle::thread::spawn(f);
+    Box::new(move || t.join().expect("a thread of the history"))
+}
+
+fn options(durability: Durability) -> Options {
+    Options::default()
+        .with_durability(durability)
+        .with_memtable_bytes(64 << 10)
+        .with_cache_bytes(8 << 20)
+        .with_background_threads(2)
+}
+
+fn open(dir: &std::path::Path, durability: Durability) -> Db {
+    let io = Io::from_uri("posix").expect("posix");
+    Db::open_with_env(dir, options(durability), io, Arc::new(ShuttleEnv(AtomicU64::new(0)))).expect("open")
+}
+
+/// Runs `f` in many orders of its threads; random ones and ones with few switches at unlikely places (PCT, Burckhardt
+/// and others 2010) in turn.
+fn orders(name: &str, f: fn(&std::path::Path)) {
+    let base =
+        if std::path::Path::new("/dev/shm").is_dir() { "/dev/shm" } else { env!("CARGO_TARGET_TMPDIR") };
+    let run = move || {
+        let dir = tempfile::tempdir_in(base).expect("temp dir");
+        f(dir.path());
+    };
+    let config = || {
+        let mut c = shuttle::Config::new();
+        c.stack_size = 1 << 20;
+        c.max_steps = shuttle::MaxSteps::FailAfter(3_000_000);
+        c
+    };
+    if let Ok(seed) = std::env::var("RINGDB_SHUTTLE_SEED") {
+        let seed = seed.parse().expect("RINGDB_SHUTTLE_SEED is a number");
+        let random = shuttle::scheduler::RandomScheduler::new_from_seed(seed, 1);
+        shuttle::Runner::new(random, config()).run(run);
+        return;
+    }
+    let rounds = support::env_number("RINGDB_SHUTTLE_ROUNDS", 100);
+    let first = support::seed(name);
+    for n in 0..rounds {
+        let seed = first.wrapping_add(n);
+        let again = Again(seed, n % 4 == 3);
+        if again.1 {
+            let pct = shuttle::scheduler::PctScheduler::new_from_seed(seed, 3, 1);
+            shuttle::Runner::new(pct, config()).run(run);
+        } else {
+            let random = shuttle::scheduler::RandomScheduler::new_from_seed(seed, 1);
+            shuttle::Runner::new(random, config()).run(run);
+        }
+        std::mem::forget(again);
+    }
+    println!("shuttle {name}: {rounds} orders");
+}
+
+/// Says how to repeat an order, if dropped by a panic.
+struct Again(u64, bool);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        match self.1 {
+            false => eprintln!("again by RINGDB_SHUTTLE_SEED={}", self.0),
+            true => eprintln!("again by RINGDB_SEED={} with RINGDB_SHUTTLE_ROUNDS=4", self.0 - 3),
+        }
+    }
+}
+
+/// Puts, batches, reads and snapshots of three threads beside flushes and compactions.
+fn history(dir: &std::path::Path, durability: Durability) {
+    let store = Recorder::new(open(dir, durability));
+    let seed = shuttle::rand::thread_rng().r#gen();
+    let maintenance = {
+        let db = store.db.clone();
+        spawn(Box::new(move || {
+            db.flush().expect("flush");
+            db.compact_range(..).expect("compact");
+        }))
+    };
+    let calls = store.record(seed, 3, 6, spawn);
+    maintenance();
+    if let Err(why) = check([0; KEYS], &calls) {
+        panic!("not linearizable: {why}");
+    }
+    let state = store.state();
+    let Recorder { db, .. } = store;
+    db.close().expect("close");
+    // What the log and the tables say is the same.
+    let store = Recorder::new(open(dir, durability));
+    assert_eq!(store.state(), state, "after opening it again");
+    store.db.close().expect("close");
+}
+
+#[test]
+fn mapped_log() {
+    orders("mapped_log", |dir| history(dir, Durability::Process));
+}
+
+#[test]
+fn direct_log() {
+    orders("direct_log", |dir| history(dir, Durability::Sync));
+}
+
+/// Many writers at once, so that groups form and hand on; memtables and segments change under them.
+fn writers(dir: &std::path::Path, durability: Durability) {
+    let db = open(dir, durability);
+    let threads: Vec<_> = (0..5u8)
+        .map(|w| {
+            let db = db.clone();
+            spawn(Box::new(move || {
+                for n in 0..4u8 {
+                    let mut b = WriteBatch::new();
+                    b.put([w, n], vec![n; 6000]);
+                    b.put([w, 255], [n]);
+                    let o = WriteOptions::default();
+                    let o = if n == 2 { o.durability(Durability::Sync) } else { o };
+                    db.write(b, &o).expect("write");
+                    assert_eq!(db.get([w, 255]).expect("get").as_deref(), Some(&[n][..]), "own write");
+                }
+            }))
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t());
+    assert_eq!(db.iter().count(), 5 * 5);
+    db.close().expect("close");
+    let db = open(dir, durability);
+    assert_eq!(db.iter().map(|kv| kv.expect("pair")).count(), 5 * 5);
+    assert!(db.verify().expect("verify").is_ok());
+    db.close().expect("close");
+}
+
+#[test]
+fn writers_of_a_mapped_log() {
+    orders("writers_of_a_mapped_log", |dir| writers(dir, Durability::Process));
+}
+
+#[test]
+fn writers_of_a_direct_log() {
+    orders("writers_of_a_direct_log", |dir| writers(dir, Durability::Sync));
+}
+
+/// Closing while others write, read and wait: everyone ends, with success or with `Closed`.
+#[test]
+fn closing_in_the_middle() {
+    orders("closing_in_the_middle", |dir| {
+        for durability in [Durability::Process, Durability::Sync] {
+            let db = open(&dir.join(format!("{durability:?}")), durability);
+            let threads: Vec<_> = (0..3u8)
+                .map(|w| {
+                    let db = db.clone();
+                    spawn(Box::new(move || {
+                        for n in 0..3u8 {
+                            let r = match w {
+                                0 => db.flush(),
+                                1 => db.put([n], [n]).and_then(|()| db.get([n]).map(drop)),
+                                _ => db.put([w, n], vec![n; 20_000]).and_then(|()| db.wait_idle()),
+                            };
+                            match r {
+                                Ok(()) | Err(ringdb::Error::Closed) => {}
+                                Err(e) => panic!("{e}"),
+                            }
+                        }
+                    }))
+                })
+                .collect();
+            db.close().expect("close");
+            threads.into_iter().for_each(|t| t());
+        }
+    });
+}
