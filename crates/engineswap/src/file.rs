@@ -216,7 +216,7 @@ impl File {
     /// mappings for reading). It is closed with the file; whoever writes or syncs through it goes behind the
     /// engine's back.
     pub fn raw_fd(&self) -> Option<std::os::fd::RawFd> {
-        self.0.os().map(|os| os.fd())
+        self.0.os().map(|os| os.fd()).filter(|fd| *fd >= 0)
     }
 
     /// Maps the first `len` bytes, shared and writable, populated where the kernel can; the file must be
@@ -234,12 +234,17 @@ pub struct MappedFile {
 impl MappedFile {
     /// Copies `bytes` to `offset`. Panics if the range is outside of the mapping.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
-        self.raw.as_mut_slice()[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.raw.write(offset, bytes);
     }
 
-    /// The mapped bytes, to frame a record in place.
+    /// The mapped bytes.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.raw.as_mut_slice()
+    }
+
+    /// Some of them, to frame a record in place. Panics if the range is outside of the mapping.
+    pub fn range_mut(&mut self, range: std::ops::Range<usize>) -> &mut [u8] {
+        self.raw.range_mut(range)
     }
 }
 

@@ -23,6 +23,7 @@ mod stats;
 pub mod uri;
 
 pub use buf::{Buf, Piece};
+pub use engine::sim;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Advice, Alignment, Direct, File, FileInfo, FileLock, MappedFile, OpenHow};
 pub use io::{DirEntry, EngineInfo, Io, Metadata, Queue, Registration};

@@ -6,6 +6,7 @@
 //! | `posix` | plain system calls, a thread pool for batches | `threads` (1 to 1024, default 16) |
 //! | `libaio` | Linux native AIO | `depth` (1 to 4096, default 128) |
 //! | `io_uring` | io_uring | those of [`UringConfig`] |
+//! | `sim` | a simulated disk in memory, for tests ([`crate::sim`]) | those of [`SimConfig`] |
 //!
 //! A flag is `on` when named alone; `=on`, `=1`, `=true`, `=yes` and their opposites work too. A flag of
 //! io_uring that is not named is used where the kernel has it; a named one that the kernel refuses is an error.
@@ -15,12 +16,14 @@ use std::str::FromStr;
 
 use crate::{Error, ErrorKind, Result};
 
+mod sim;
 mod uring;
 
+pub use sim::SimConfig;
 pub use uring::UringConfig;
 
 /// The engine names.
-pub const ENGINES: [&str; 4] = ["auto", "posix", "libaio", "io_uring"];
+pub const ENGINES: [&str; 5] = ["auto", "posix", "libaio", "io_uring", "sim"];
 
 /// Which engine, with its options.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -34,6 +37,8 @@ pub enum Config {
     Libaio(LibaioConfig),
     /// io_uring.
     IoUring(UringConfig),
+    /// A simulated disk.
+    Sim(SimConfig),
 }
 
 /// Options of the posix engine.
@@ -144,6 +149,9 @@ impl FromStr for Config {
                 c.check()?;
                 Ok(Config::IoUring(c))
             }
+            "sim" => {
+                Ok(Config::Sim(options.into_iter().try_fold(SimConfig::default(), |c, (k, v)| c.with(k, v))?))
+            }
             _ => Err(bad(format!("unknown engine '{name}'; valid: {}", ENGINES.join(", ")))),
         }
     }
@@ -156,6 +164,7 @@ impl fmt::Display for Config {
             Config::Posix(c) => c.fmt(f),
             Config::Libaio(c) => c.fmt(f),
             Config::IoUring(c) => c.fmt(f),
+            Config::Sim(c) => c.fmt(f),
         }
     }
 }
@@ -200,7 +209,7 @@ mod tests {
     #[test]
     fn mistakes_list_what_is_valid() {
         for (uri, part) in [
-            ("iouring", "valid: auto, posix, libaio, io_uring"),
+            ("iouring", "valid: auto, posix, libaio, io_uring, sim"),
             ("io_uring?sqpol", "valid: depth, single_issuer"),
             ("posix?depth=3", "valid: threads"),
             ("auto?depth=3", "name an engine"),
@@ -223,7 +232,7 @@ mod tests {
 
         #[test]
         fn no_near_miss_panics_and_what_parses_prints_back(
-            s in "(auto|posix|libaio|io_uring|x)?\\??((depth|threads|single_issuer|defer_taskrun|sqpoll|sqpoll_cpu|worker_cpus|reap|min_wait_us|y)(=(on|off|0|1|12|0,1|-3|99999999999)?)?&?){0,4}"
+            s in "(auto|posix|libaio|io_uring|sim|x)?\\??((depth|threads|seed|plan|capacity|single_issuer|defer_taskrun|sqpoll|sqpoll_cpu|worker_cpus|reap|min_wait_us|y)(=(on|off|0|1|12|0,1|-3|99999999999)?)?&?){0,4}"
         ) {
             if let Ok(c) = parse(&s) {
                 prop_assert_eq!(parse(&c.to_string()).unwrap(), c);

@@ -110,6 +110,8 @@ pub(crate) struct Policy {
     pub(crate) limits: bool,
     /// Several threads submit. When one of them ends, the kernel gives up what it still did for it.
     pub(crate) shared: bool,
+    /// Requests go to a simulated disk, not to the kernel.
+    pub(crate) simulated: bool,
 }
 
 /// The kind of a request, with memory that stays where it is while the slot is running.
@@ -369,6 +371,11 @@ impl Core {
         self.now = self.stats.now();
     }
 
+    /// The file of an operation, for as long as it is wanted.
+    pub(crate) fn own_file(&self, i: u32) -> Option<crate::File> {
+        self.slots[i as usize].op.as_ref().map(|op| op.file.clone())
+    }
+
     pub(crate) fn next_pending(&mut self) -> Option<u32> {
         self.pending.pop_front()
     }
@@ -455,6 +462,9 @@ impl Core {
         let s = &mut self.slots[i as usize];
         let op = s.op.as_mut()?;
         let os: &OsFile = op.file.0.os()?;
+        if os.sim().is_some() != self.policy.simulated {
+            return None;
+        }
         if base::check(op).is_err() {
             return None;
         }

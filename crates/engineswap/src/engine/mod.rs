@@ -19,6 +19,7 @@ mod libaio;
 mod posix;
 mod probe;
 mod runner;
+pub mod sim;
 mod uring;
 
 pub use base::OsFile;
@@ -109,6 +110,14 @@ pub trait RawFile: Send + Sync {
 pub trait RawMap: Send + Sync {
     /// The mapped bytes.
     fn as_mut_slice(&mut self) -> &mut [u8];
+    /// Some of them. Panics if the range is outside of the mapping.
+    fn range_mut(&mut self, range: std::ops::Range<usize>) -> &mut [u8] {
+        &mut self.as_mut_slice()[range]
+    }
+    /// Copies `bytes` to `offset`. Panics if the range is outside of the mapping.
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.range_mut(offset..offset + bytes.len()).copy_from_slice(bytes);
+    }
 }
 
 /// An engine's queue; see [`crate::Queue`] for the meaning of each call.
@@ -185,6 +194,7 @@ pub fn open_config(config: &Config) -> Result<Arc<dyn Engine>> {
         Config::Posix(c) => Ok(posix::open(c, Vec::new())),
         Config::Libaio(c) => libaio::open(c, Vec::new()),
         Config::IoUring(c) => uring::open(c, Vec::new()),
+        Config::Sim(c) => sim::open(c),
         Config::Auto => match std::env::var("ENGINESWAP").ok().filter(|v| !v.trim().is_empty()) {
             None => Ok(probe::auto()),
             Some(uri) => {

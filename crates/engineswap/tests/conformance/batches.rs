@@ -154,7 +154,13 @@ fn threads_that_end(c: &Ctx) {
     }
     // An engine that ends before the thread that used it.
     let other = engineswap::Io::from_uri(c.uri).unwrap();
-    let g = other.open(&c.dir.join("f"), &c.how()).unwrap();
+    let g = if c.simulated() {
+        // A disk of its own, which is empty.
+        other.create_dir_all(&c.dir).unwrap();
+        Ctx { io: other.clone(), dir: c.dir.clone(), ..*c }.filled("f", 8)
+    } else {
+        other.open(&c.dir.join("f"), &c.how()).unwrap()
+    };
     assert_eq!(other.run((0..8).map(|i| read_page(&g, i)).collect()).len(), 8);
     drop(other);
     let mut b = vec![0; 4096];

@@ -39,6 +39,11 @@ pub struct Ctx {
 }
 
 impl Ctx {
+    /// Whether the files are in memory and this [`Io`]'s alone.
+    pub fn simulated(&self) -> bool {
+        self.uri.starts_with("sim")
+    }
+
     pub fn how(&self) -> OpenHow {
         OpenHow::read_write().direct(if self.direct { Direct::Require } else { Direct::No })
     }
@@ -100,7 +105,7 @@ fn cases() -> Vec<Case> {
         .concat()
 }
 
-const URIS: [&str; 7] = [
+const URIS: [&str; 9] = [
     "posix",
     "posix?threads=1",
     "libaio",
@@ -108,6 +113,9 @@ const URIS: [&str; 7] = [
     "io_uring?depth=64&single_issuer=off&defer_taskrun=off&coop_taskrun=off&no_sqarray=off&fixed_files",
     "io_uring?sqpoll&sqpoll_idle_ms=5",
     "io_uring?force_async&bounded_workers=4&submit_all=off&registered_ring=off&reap=4",
+    "sim?seed=7",
+    // With a plan that no caller may notice.
+    "sim?reorder=off&align=4096&plan=on+any+every+3+EINTR;on+read,write+every+5+EAGAIN;on+read,write+every+7+short+4096",
 ];
 
 fn required(what: &str) -> bool {
@@ -134,6 +142,32 @@ impl Report {
             self.failed.push(format!("{what} is required, but: {why}"));
         }
     }
+}
+
+/// Every case on a disk in memory, which has no place among the machine's file systems.
+fn simulated(uri: &'static str, io: &Io, seed: u64, chosen: &dyn Fn(&str) -> bool, report: &mut Report) {
+    let began = Instant::now();
+    for direct in [false, true] {
+        for (i, (name, case)) in cases().into_iter().enumerate() {
+            let full = format!("{name} [{uri}, {}]", if direct { "direct" } else { "buffered" });
+            if chosen(&full) {
+                let dir = PathBuf::from(format!("/cases/{i}-{direct}"));
+                io.create_dir_all(&dir).unwrap();
+                let ctx = Ctx { io: io.clone(), uri, dir, direct, seed };
+                report.run(&full, || case(&ctx));
+            }
+        }
+    }
+    for (name, case) in space::CASES {
+        let full = format!("{name} [{uri}, small]");
+        if chosen(&full) {
+            let small =
+                Io::from_uri(&format!("{uri}{}capacity=2m", if uri.contains('?') { "&" } else { "?" }))
+                    .unwrap();
+            report.run(&full, || case(&small, &places::Place { name: "memory", dir: "/".into() }));
+        }
+    }
+    println!("{uri}: {} ms", began.elapsed().as_millis());
 }
 
 fn main() {
@@ -171,7 +205,10 @@ fn main() {
     }
 
     let small = space::small_places(&mounts, &mut |what, why| report.skip(what, why));
-    for (uri, io) in &engines {
+    for (uri, io) in engines.iter().filter(|(uri, _)| uri.starts_with("sim")) {
+        simulated(uri, io, seed, &chosen, &mut report);
+    }
+    for (uri, io) in engines.iter().filter(|(uri, _)| !uri.starts_with("sim")) {
         // The variants of an engine differ in their queues, not in what they do to a file system.
         // And a polling thread, which needs a core of its own, is slow where it has none.
         let some = match uri {

@@ -74,7 +74,7 @@ impl LogWriter {
         match &mut self.map {
             Some(map) => {
                 let at = place.offset as usize;
-                let out = &mut map.as_mut_slice()[at..at + len];
+                let out = map.range_mut(at..at + len);
                 frame::build(out, &place, FrameKind::Batch, first_seq, parts);
             }
             None => {

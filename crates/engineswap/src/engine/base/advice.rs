@@ -19,8 +19,7 @@ impl OsFile {
             Advice::DontNeed => libc::POSIX_FADV_DONTNEED,
         };
         let (at, n) = self.range("fadvise", offset, len)?;
-        // SAFETY: a plain system call on an open descriptor. Its answer is the errno.
-        match unsafe { libc::posix_fadvise(self.fd(), at, n, what) } {
+        match self.calls().fadvise(at, n, what) {
             0 | libc::ENOSYS | libc::EOPNOTSUPP | libc::ESPIPE => Ok(()),
             e => Err(self.error("fadvise", e).range(offset, len)),
         }
@@ -45,8 +44,7 @@ impl OsFile {
             return Ok(());
         }
         let call = || {
-            // SAFETY: a plain system call on an open descriptor.
-            let call = || unsafe { libc::fallocate(self.fd(), libc::FALLOC_FL_KEEP_SIZE, at, n) as isize };
+            let call = || self.calls().fallocate(libc::FALLOC_FL_KEEP_SIZE, at as u64, n as u64);
             transfer::retry_intr(call).map(drop).map_err(|e| {
                 let e = self.error("fallocate", e).range(offset, len);
                 if matches!(e.errno(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) {
@@ -68,23 +66,7 @@ impl OsFile {
     }
 
     pub(super) fn info_plain(&self) -> Result<FileInfo> {
-        // SAFETY: `stat` is plain data; all-zero bytes are a valid value.
-        let mut st: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the kernel fills `st`.
-        transfer::retry_intr(|| unsafe { libc::fstat(self.fd(), &mut st) } as isize)
-            .map_err(|e| self.error("stat", e))?;
-        let mut generation = 0i64;
-        // SAFETY: the kernel writes an int, or a long at most, into `generation`.
-        let known = unsafe { libc::ioctl(self.fd(), libc::FS_IOC_GETVERSION as _, &raw mut generation) } == 0;
-        Ok(FileInfo {
-            device: st.st_dev,
-            inode: st.st_ino,
-            generation: known.then_some(generation as u32),
-            len: st.st_size as u64,
-            allocated: st.st_blocks as u64 * 512,
-            links: st.st_nlink as u64,
-            modified_ns: st.st_mtime.saturating_mul(1_000_000_000).saturating_add(st.st_mtime_nsec),
-        })
+        transfer::retry_intr(|| self.calls().info()).map_err(|e| self.error("stat", e))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::engine::RawMap;
 use crate::{Error, ErrorKind, Result};
 
 /// The first `len` bytes of a file, mapped shared and writable.
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     ptr: NonNull<u8>,
     len: usize,
 }
@@ -17,8 +17,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the open file `fd`, which must be at least `len` bytes long.
-    pub(super) fn new(fd: i32, len: u64) -> Result<Mapping> {
+    /// Maps the open file `fd`, which must be at least `len` bytes long; with `populate`, its pages are there at once.
+    pub(crate) fn new(fd: i32, len: u64, populate: bool) -> Result<Mapping> {
         let size = usize::try_from(len).ok().filter(|n| *n > 0);
         let Some(size) = size else {
             return Err(Error::new(ErrorKind::InvalidInput, "mmap", format!("a length of {len}")));
@@ -38,8 +38,10 @@ impl Mapping {
             return Err(Error::last_os("mmap"));
         }
         // Page faults now rather than during an append. Older kernels refuse it, and nothing depends on it.
-        // SAFETY: the range was mapped just above.
-        unsafe { libc::madvise(p, size, libc::MADV_POPULATE_WRITE) };
+        if populate {
+            // SAFETY: the range was mapped just above.
+            unsafe { libc::madvise(p, size, libc::MADV_POPULATE_WRITE) };
+        }
         match NonNull::new(p.cast()) {
             Some(ptr) => Ok(Mapping { ptr, len: size }),
             None => Err(Error::new(ErrorKind::Io, "mmap", "mapped at address zero")),

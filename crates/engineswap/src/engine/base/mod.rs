@@ -2,6 +2,7 @@
 //! done as plain system calls. The engines differ only in how their queues overlap operations.
 
 mod advice;
+mod calls;
 mod dirs;
 mod exec;
 mod map;
@@ -10,8 +11,10 @@ mod slot;
 mod transfer;
 
 pub(crate) use exec::{check, execute, name, perform};
+pub(crate) use map::Mapping;
 pub use os_file::OsFile;
 pub(crate) use slot::{FileSlot, SlotOwner};
+pub(crate) use transfer::{Sys, retry_intr};
 
 use std::ffi::CStr;
 use std::path::Path;

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::map::Mapping;
+use super::calls::Calls;
 use super::slot::FileSlot;
 use super::transfer::{self, Sys};
 use crate::buf::Buf;
+use crate::engine::sim::Handle;
 use crate::engine::{RawFile, RawMap};
 use crate::file::{Advice, Alignment, Direct, FileInfo, OpenHow};
 use crate::mem::AlignedBuf;
@@ -23,12 +24,18 @@ const BUFFERED: Alignment = Alignment { memory: 1, offset: 1 };
 /// For kernels and file systems that do not tell: every block device takes these.
 const DIRECT_FALLBACK: Alignment = Alignment { memory: 512, offset: 4096 };
 
+/// What a file is to those who take its calls.
+enum Open {
+    Kernel(OwnedFd),
+    Sim(Handle),
+}
+
 /// An open file.
 pub struct OsFile {
     /// Its number in its engine's tables, once it has one. Given back before the descriptor is closed, since fields
     /// are dropped in their order.
     slot: OnceLock<FileSlot>,
-    fd: OwnedFd,
+    open: Open,
     path: PathBuf,
     direct: bool,
     alignment: Alignment,
@@ -42,19 +49,9 @@ pub struct OsFile {
 
 impl OsFile {
     pub(crate) fn open(path: &Path, how: &OpenHow, stats: &Arc<Stats>) -> Result<OsFile> {
-        let fd = open_fd(path, how)?;
-        let mut file = OsFile {
-            slot: OnceLock::new(),
-            fd,
-            path: path.to_path_buf(),
-            direct: false,
-            alignment: BUFFERED,
-            stats: stats.clone(),
-            sync_errno: AtomicI32::new(0),
-            no_dsync: AtomicBool::new(false),
-        };
+        let mut file = OsFile::of(Open::Kernel(open_fd(path, how)?), path, stats);
         if how.direct != Direct::No {
-            match set_direct(file.fd.as_raw_fd()) {
+            match set_direct(file.fd()) {
                 Ok(a) => (file.direct, file.alignment) = (true, a),
                 Err(_) if how.direct == Direct::Prefer => {}
                 Err(e) => {
@@ -70,6 +67,45 @@ impl OsFile {
             }
         }
         Ok(file)
+    }
+
+    /// A file of a simulated disk; with `direct`, of direct I/O with this alignment.
+    pub(crate) fn simulated(
+        handle: Handle,
+        path: &Path,
+        direct: Option<Alignment>,
+        stats: &Arc<Stats>,
+    ) -> OsFile {
+        let file = OsFile::of(Open::Sim(handle), path, stats);
+        OsFile { direct: direct.is_some(), alignment: direct.unwrap_or(BUFFERED), ..file }
+    }
+
+    fn of(open: Open, path: &Path, stats: &Arc<Stats>) -> OsFile {
+        OsFile {
+            slot: OnceLock::new(),
+            open,
+            path: path.to_path_buf(),
+            direct: false,
+            alignment: BUFFERED,
+            stats: stats.clone(),
+            sync_errno: AtomicI32::new(0),
+            no_dsync: AtomicBool::new(false),
+        }
+    }
+
+    /// Its file on a simulated disk, if it is one.
+    pub(crate) fn sim(&self) -> Option<&Handle> {
+        match &self.open {
+            Open::Kernel(_) => None,
+            Open::Sim(handle) => Some(handle),
+        }
+    }
+
+    pub(super) fn calls(&self) -> Calls<'_> {
+        match &self.open {
+            Open::Kernel(fd) => Calls::Kernel(fd.as_raw_fd()),
+            Open::Sim(handle) => Calls::Sim(handle),
+        }
     }
 
     /// The name of its engine, for the probes.
@@ -94,8 +130,12 @@ impl OsFile {
         &self.path
     }
 
+    /// The kernel's number for it; -1 on a simulated disk.
     pub(crate) fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        match &self.open {
+            Open::Kernel(fd) => fd.as_raw_fd(),
+            Open::Sim(_) => -1,
+        }
     }
 
     /// Its number in its engine's tables; `give` makes one if it has none yet, or says that there is none left.
@@ -137,24 +177,9 @@ impl OsFile {
     }
 
     /// Takes a lock of this open file, against other processes and other opens of this process.
-    pub(super) fn lock_exclusive(&self) -> Result<()> {
-        // SAFETY: `flock` is plain data; all-zero bytes are a valid value.
-        let mut how: libc::flock = unsafe { std::mem::zeroed() };
-        how.l_type = libc::F_WRLCK as libc::c_short;
-        how.l_whence = libc::SEEK_SET as libc::c_short;
-        // SAFETY: a plain system call that reads `how`.
-        let ofd =
-            transfer::retry_intr(|| unsafe { libc::fcntl(self.fd(), libc::F_OFD_SETLK, &how) } as isize);
-        let got = match ofd {
-            // No locks of open files here: the older kind does the same for the whole file.
-            Err(libc::EINVAL) => transfer::retry_intr(|| {
-                // SAFETY: a plain system call.
-                unsafe { libc::flock(self.fd(), libc::LOCK_EX | libc::LOCK_NB) as isize }
-            }),
-            other => other,
-        };
-        match got {
-            Ok(_) => Ok(()),
+    pub(crate) fn lock_exclusive(&self) -> Result<()> {
+        match self.calls().lock() {
+            Ok(()) => Ok(()),
             Err(e @ (libc::EAGAIN | libc::EACCES)) => Err(self
                 .error("lock", e)
                 .with_kind(ErrorKind::Locked)
@@ -166,15 +191,7 @@ impl OsFile {
     /// Gives the lock up at once. Closing the file would do it only when the last copy of the descriptor is gone,
     /// and a process that was forked a moment ago has one until it executes something else.
     pub(crate) fn unlock(&self) {
-        // SAFETY: as above.
-        let mut how: libc::flock = unsafe { std::mem::zeroed() };
-        how.l_type = libc::F_UNLCK as libc::c_short;
-        how.l_whence = libc::SEEK_SET as libc::c_short;
-        // SAFETY: plain system calls; a failure leaves the lock to the closing of the file.
-        unsafe {
-            libc::fcntl(self.fd(), libc::F_OFD_SETLK, &how);
-            libc::flock(self.fd(), libc::LOCK_UN);
-        }
+        self.calls().unlock();
     }
 
     pub(super) fn timed<T>(
@@ -193,10 +210,10 @@ impl OsFile {
 
     fn read_sys(&self, buf: &mut [u8], offset: u64) -> Sys<usize> {
         if self.is_aligned(buf.as_ptr(), offset, buf.len() as u64) {
-            transfer::read_full(self.fd(), buf, offset, self.alignment)
+            transfer::read_full(self.calls(), buf, offset, self.alignment)
         } else {
             self.stats.bounced();
-            transfer::read_bounced(self.fd(), buf, offset, self.alignment)
+            transfer::read_bounced(self.calls(), buf, offset, self.alignment)
         }
     }
 
@@ -221,11 +238,11 @@ impl OsFile {
         let mut iov = Vec::new();
         buf.vectors(&mut iov, 0, len, usize::MAX);
         let mut call = || match self.are_aligned(&iov, offset) {
-            true => transfer::read_full_vectored(self.fd(), &mut iov, offset, self.alignment),
+            true => transfer::read_full_vectored(self.calls(), &mut iov, offset, self.alignment),
             false => {
                 self.stats.bounced();
                 // SAFETY: the vectors were just made of `buf`, which is borrowed mutably for this call.
-                unsafe { transfer::read_scattered(self.fd(), &iov, offset, self.alignment) }
+                unsafe { transfer::read_scattered(self.calls(), &iov, offset, self.alignment) }
             }
         };
         self.timed(
@@ -253,9 +270,9 @@ impl OsFile {
             self.stats.bounced();
         }
         let write = |flags| match aligned {
-            true => transfer::write_full_vectored(self.fd(), &mut iov.clone(), offset, flags),
+            true => transfer::write_full_vectored(self.calls(), &mut iov.clone(), offset, flags),
             // SAFETY: the vectors were just made of `buf`, which is borrowed for this call.
-            false => unsafe { transfer::write_gathered(self.fd(), &iov, offset, flags) },
+            false => unsafe { transfer::write_gathered(self.calls(), &iov, offset, flags) },
         };
         let call = || self.durably(dsync, write).map_err(|e| self.error("write", e).range(offset, len));
         self.timed(OpClass::Write, purpose, |()| len, call)
@@ -267,8 +284,8 @@ impl OsFile {
             self.stats.bounced();
         }
         let write = |flags| match aligned {
-            true => transfer::write_full(self.fd(), buf, offset, flags),
-            false => transfer::write_bounced(self.fd(), buf, offset, flags),
+            true => transfer::write_full(self.calls(), buf, offset, flags),
+            false => transfer::write_bounced(self.calls(), buf, offset, flags),
         };
         self.durably(dsync, write)
     }
@@ -293,9 +310,7 @@ impl OsFile {
     }
 
     fn sync_sys(&self, data_only: bool) -> Sys<()> {
-        // SAFETY: plain system calls on an open descriptor.
-        let call = || unsafe { if data_only { libc::fdatasync(self.fd()) } else { libc::fsync(self.fd()) } };
-        match transfer::retry_intr(|| call() as isize) {
+        match transfer::retry_intr(|| self.calls().fsync(data_only)) {
             Ok(_) => Ok(()),
             Err(e) => {
                 self.sync_failed(e);
@@ -305,9 +320,7 @@ impl OsFile {
     }
 
     fn allocate_sys(&self, offset: u64, len: u64) -> Sys<()> {
-        // SAFETY: a plain system call on an open descriptor.
-        let call = || unsafe { libc::fallocate(self.fd(), 0, offset as libc::off_t, len as libc::off_t) };
-        match transfer::retry_intr(|| call() as isize) {
+        match transfer::retry_intr(|| self.calls().fallocate(0, offset, len)) {
             Ok(_) => return Ok(()),
             Err(libc::EOPNOTSUPP | libc::ENOSYS) => {}
             Err(e) => return Err(e),
@@ -330,16 +343,11 @@ impl OsFile {
 
     fn set_len_sys(&self, len: u64) -> Sys<()> {
         let len = libc::off_t::try_from(len).map_err(|_| libc::EFBIG)?;
-        // SAFETY: a plain system call on an open descriptor.
-        transfer::retry_intr(|| unsafe { libc::ftruncate(self.fd(), len) } as isize).map(|_| ())
+        transfer::retry_intr(|| self.calls().ftruncate(len)).map(drop)
     }
 
     fn len_sys(&self) -> Sys<u64> {
-        // SAFETY: `stat` is plain data; all-zero bytes are a valid value.
-        let mut st: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the kernel fills `st`.
-        transfer::retry_intr(|| unsafe { libc::fstat(self.fd(), &mut st) } as isize)?;
-        Ok(st.st_size as u64)
+        self.calls().len()
     }
 
     /// Refuses writes that direct I/O cannot do, and durable ones that could no longer be trusted.
@@ -365,13 +373,12 @@ impl OsFile {
     /// sync_file_range with these flags.
     pub(super) fn sync_range_with(&self, offset: u64, len: u64, flags: u32, purpose: Purpose) -> Result<()> {
         self.check_sync("sync_file_range")?;
-        // SAFETY: a plain system call on an open descriptor.
-        let call = || unsafe { libc::sync_file_range(self.fd(), offset as i64, len as i64, flags) };
+        let call = || self.calls().sync_file_range(offset, len, flags);
         self.timed(
             OpClass::SyncRange,
             purpose,
             |_| 0,
-            || match transfer::retry_intr(|| call() as isize) {
+            || match transfer::retry_intr(call) {
                 Ok(_) => Ok(()),
                 // Only a hint: where it cannot be had, the sync that follows does all the work.
                 Err(libc::ENOSYS | libc::EOPNOTSUPP | libc::ESPIPE) => Ok(()),
@@ -468,8 +475,8 @@ impl RawFile for OsFile {
             };
             return Err(Error::new(ErrorKind::InvalidInput, "mmap", why).at(&self.path));
         }
-        match Mapping::new(self.fd(), len) {
-            Ok(m) => Ok(Box::new(m)),
+        match self.calls().map(len) {
+            Ok(m) => Ok(m),
             Err(e) if matches!(e.errno(), Some(libc::ENODEV | libc::EOPNOTSUPP)) => {
                 Err(e.with_kind(ErrorKind::Unsupported).at(&self.path))
             }
@@ -500,6 +507,10 @@ impl RawFile for OsFile {
     }
 }
 
+fn answer(n: i32) -> Sys<i32> {
+    if n >= 0 { Ok(n) } else { Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)) }
+}
+
 fn open_fd(path: &Path, how: &OpenHow) -> Result<OwnedFd> {
     let mut flags = libc::O_CLOEXEC;
     flags |= match (how.read, how.write) {
@@ -526,7 +537,7 @@ fn open_fd(path: &Path, how: &OpenHow) -> Result<OwnedFd> {
     let name = std::ffi::CString::new(path.as_os_str().as_bytes())
         .map_err(|_| Error::new(ErrorKind::InvalidInput, "open", "a zero byte in the path").at(path))?;
     // SAFETY: `name` is a zero-terminated string that lives for the call.
-    let fd = transfer::retry_intr(|| unsafe { libc::open(name.as_ptr(), flags, 0o644) } as isize)
+    let fd = transfer::retry_intr(|| answer(unsafe { libc::open(name.as_ptr(), flags, 0o644) }))
         .map_err(|e| Error::from_errno("open", e).at(path))?;
     // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
@@ -536,9 +547,9 @@ fn open_fd(path: &Path, how: &OpenHow) -> Result<OwnedFd> {
 fn set_direct(fd: RawFd) -> Sys<Alignment> {
     let alignment = dio_alignment(fd)?;
     // SAFETY: plain system calls on an open descriptor.
-    let flags = transfer::retry_intr(|| unsafe { libc::fcntl(fd, libc::F_GETFL) } as isize)? as i32;
+    let flags = transfer::retry_intr(|| answer(unsafe { libc::fcntl(fd, libc::F_GETFL) }))?;
     // SAFETY: as above.
-    transfer::retry_intr(|| unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_DIRECT) } as isize)?;
+    transfer::retry_intr(|| answer(unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_DIRECT) }))?;
     Ok(alignment)
 }
 

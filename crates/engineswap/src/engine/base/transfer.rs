@@ -3,11 +3,12 @@
 
 use std::cell::RefCell;
 
+use super::calls::Calls;
 use crate::file::Alignment;
 use crate::mem::AlignedBuf;
 
 /// Result of a transfer: the errno on failure.
-pub(super) type Sys<T> = Result<T, i32>;
+pub(crate) type Sys<T> = Result<T, i32>;
 
 /// EAGAIN is retried this often, the thread yielding in between, before it is reported: regular files answer
 /// it only in passing, and a caller should not hang on one that answers nothing else.
@@ -21,35 +22,27 @@ const MAX_INTR: u32 = 1_000;
 const BOUNCE: usize = 1 << 20;
 
 /// Repeats `call` over EINTR and EAGAIN.
-pub(super) fn retry(mut call: impl FnMut() -> isize) -> Sys<usize> {
+pub(super) fn retry(mut call: impl FnMut() -> Sys<usize>) -> Sys<usize> {
     let (mut again, mut interrupted) = (0, 0);
     loop {
-        let n = call();
-        if n >= 0 {
-            return Ok(n as usize);
-        }
-        match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) if interrupted < MAX_INTR => interrupted += 1,
-            Some(libc::EAGAIN) if again < MAX_AGAIN => {
+        match call() {
+            Err(libc::EINTR) if interrupted < MAX_INTR => interrupted += 1,
+            Err(libc::EAGAIN) if again < MAX_AGAIN => {
                 again += 1;
                 std::thread::yield_now();
             }
-            e => return Err(e.unwrap_or(libc::EIO)),
+            answer => return answer,
         }
     }
 }
 
 /// Repeats a call that moves no bytes over EINTR; EAGAIN means something to its caller.
-pub(super) fn retry_intr(mut call: impl FnMut() -> isize) -> Sys<usize> {
+pub(crate) fn retry_intr<T>(mut call: impl FnMut() -> Sys<T>) -> Sys<T> {
     let mut interrupted = 0;
     loop {
-        let n = call();
-        if n >= 0 {
-            return Ok(n as usize);
-        }
-        match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) if interrupted < MAX_INTR => interrupted += 1,
-            e => return Err(e.unwrap_or(libc::EIO)),
+        match call() {
+            Err(libc::EINTR) if interrupted < MAX_INTR => interrupted += 1,
+            answer => return answer,
         }
     }
 }
@@ -62,13 +55,11 @@ pub(crate) fn is_aligned(a: Alignment, ptr: *const u8, offset: u64, len: u64) ->
 
 /// Reads until `buf` is full or the file ends. `a` is the file's alignment; a direct read that stops between
 /// two units has met the end.
-pub(super) fn read_full(fd: i32, buf: &mut [u8], offset: u64, a: Alignment) -> Sys<usize> {
+pub(super) fn read_full(fd: Calls<'_>, buf: &mut [u8], offset: u64, a: Alignment) -> Sys<usize> {
     let mut n = 0;
     while n < buf.len() {
         let rest = &mut buf[n..];
-        let at = (offset + n as u64) as libc::off_t;
-        // SAFETY: the kernel writes into `rest`, which is borrowed mutably for the call.
-        let k = retry(|| unsafe { libc::pread(fd, rest.as_mut_ptr().cast(), rest.len(), at) })?;
+        let k = retry(|| fd.pread(rest, offset + n as u64))?;
         n += k;
         if k == 0 || (a.offset > 1 && !n.is_multiple_of(a.offset as usize)) {
             break;
@@ -78,14 +69,18 @@ pub(super) fn read_full(fd: i32, buf: &mut [u8], offset: u64, a: Alignment) -> S
 }
 
 /// Fills the buffers one after the other, with vectored reads; returns the bytes read.
-pub(super) fn read_full_vectored(fd: i32, iov: &mut [libc::iovec], offset: u64, a: Alignment) -> Sys<usize> {
+pub(super) fn read_full_vectored(
+    fd: Calls<'_>,
+    iov: &mut [libc::iovec],
+    offset: u64,
+    a: Alignment,
+) -> Sys<usize> {
     let (mut n, mut first) = (0usize, 0usize);
     while first < iov.len() {
-        let rest = &mut iov[first..];
-        let count = rest.len().min(libc::UIO_MAXIOV as usize) as i32;
-        let at = (offset + n as u64) as libc::off_t;
+        let count = (iov.len() - first).min(libc::UIO_MAXIOV as usize);
+        let rest = &iov[first..first + count];
         // SAFETY: the caller made the vectors from buffers that it holds mutably for this call.
-        let k = retry(|| unsafe { libc::preadv(fd, rest.as_ptr(), count, at) })?;
+        let k = retry(|| unsafe { fd.preadv(rest, offset + n as u64) })?;
         n += k;
         if k == 0 || (a.offset > 1 && !n.is_multiple_of(a.offset as usize)) {
             break;
@@ -110,18 +105,18 @@ fn skip(iov: &mut [libc::iovec], mut first: usize, mut k: usize) -> usize {
 }
 
 /// Writes all bytes of the vectors; `flags` as of pwritev2.
-pub(super) fn write_full_vectored(fd: i32, iov: &mut [libc::iovec], offset: u64, flags: i32) -> Sys<()> {
+pub(super) fn write_full_vectored(
+    fd: Calls<'_>,
+    iov: &mut [libc::iovec],
+    offset: u64,
+    flags: i32,
+) -> Sys<()> {
     let (mut n, mut first) = (0usize, 0usize);
     while first < iov.len() {
-        let rest = &iov[first..];
-        let count = rest.len().min(libc::UIO_MAXIOV as usize) as i32;
-        let at = (offset + n as u64) as libc::off_t;
-        let k = match flags {
-            // SAFETY: the caller made the vectors from buffers that it holds for this call; the kernel only reads.
-            0 => retry(|| unsafe { libc::pwritev(fd, rest.as_ptr(), count, at) })?,
-            // SAFETY: as above.
-            _ => retry(|| unsafe { libc::pwritev2(fd, rest.as_ptr(), count, at, flags) })?,
-        };
+        let count = (iov.len() - first).min(libc::UIO_MAXIOV as usize);
+        let rest = &iov[first..first + count];
+        // SAFETY: the caller made the vectors from buffers that it holds for this call.
+        let k = retry(|| unsafe { fd.pwritev(rest, offset + n as u64, flags) })?;
         if k == 0 {
             return Err(libc::EIO);
         }
@@ -132,19 +127,11 @@ pub(super) fn write_full_vectored(fd: i32, iov: &mut [libc::iovec], offset: u64,
 }
 
 /// Writes all of `buf`; `flags` as of pwritev2 (0: pwrite).
-pub(super) fn write_full(fd: i32, buf: &[u8], offset: u64, flags: i32) -> Sys<()> {
+pub(super) fn write_full(fd: Calls<'_>, buf: &[u8], offset: u64, flags: i32) -> Sys<()> {
     let mut n = 0;
     while n < buf.len() {
         let rest = &buf[n..];
-        let at = (offset + n as u64) as libc::off_t;
-        let k = if flags == 0 {
-            // SAFETY: the kernel only reads `rest`, which is borrowed for the call.
-            retry(|| unsafe { libc::pwrite(fd, rest.as_ptr().cast(), rest.len(), at) })?
-        } else {
-            let iov = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
-            // SAFETY: as above, through one vector that lives for the call.
-            retry(|| unsafe { libc::pwritev2(fd, &iov, 1, at, flags) })?
-        };
+        let k = retry(|| fd.pwrite(rest, offset + n as u64, flags))?;
         if k == 0 {
             return Err(libc::EIO);
         }
@@ -167,7 +154,7 @@ fn with_bounce<T>(f: impl FnOnce(&mut AlignedBuf) -> T) -> T {
 }
 
 /// A direct read of any range into any memory.
-pub(super) fn read_bounced(fd: i32, buf: &mut [u8], offset: u64, a: Alignment) -> Sys<usize> {
+pub(super) fn read_bounced(fd: Calls<'_>, buf: &mut [u8], offset: u64, a: Alignment) -> Sys<usize> {
     let unit = a.offset.max(1) as u64;
     with_bounce(|bounce| {
         let mut n = 0;
@@ -191,7 +178,12 @@ pub(super) fn read_bounced(fd: i32, buf: &mut [u8], offset: u64, a: Alignment) -
 ///
 /// # Safety
 /// Nobody else uses the memory of the vectors during the call.
-pub(super) unsafe fn read_scattered(fd: i32, iov: &[libc::iovec], offset: u64, a: Alignment) -> Sys<usize> {
+pub(super) unsafe fn read_scattered(
+    fd: Calls<'_>,
+    iov: &[libc::iovec],
+    offset: u64,
+    a: Alignment,
+) -> Sys<usize> {
     let len: usize = iov.iter().map(|v| v.iov_len).sum();
     let unit = a.offset.max(1) as u64;
     with_bounce(|bounce| {
@@ -220,7 +212,7 @@ pub(super) unsafe fn read_scattered(fd: i32, iov: &[libc::iovec], offset: u64, a
 ///
 /// # Safety
 /// Nobody writes to the memory of the vectors during the call.
-pub(super) unsafe fn write_gathered(fd: i32, iov: &[libc::iovec], offset: u64, flags: i32) -> Sys<()> {
+pub(super) unsafe fn write_gathered(fd: Calls<'_>, iov: &[libc::iovec], offset: u64, flags: i32) -> Sys<()> {
     let len: usize = iov.iter().map(|v| v.iov_len).sum();
     with_bounce(|bounce| {
         let (mut n, mut from) = (0, Place::default());
@@ -263,7 +255,7 @@ impl Place {
 }
 
 /// A direct write of aligned ranges from memory that is not aligned.
-pub(super) fn write_bounced(fd: i32, buf: &[u8], offset: u64, flags: i32) -> Sys<()> {
+pub(super) fn write_bounced(fd: Calls<'_>, buf: &[u8], offset: u64, flags: i32) -> Sys<()> {
     with_bounce(|bounce| {
         for (i, part) in buf.chunks(bounce.len()).enumerate() {
             bounce[..part.len()].copy_from_slice(part);

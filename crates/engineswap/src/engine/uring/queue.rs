@@ -85,6 +85,7 @@ impl UringQueue {
             // A limit is a link, too.
             limits: !config.sqpoll && !config.iopoll,
             shared: false,
+            simulated: false,
         });
         UringQueue {
             ring,
