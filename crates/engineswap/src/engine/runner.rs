@@ -16,6 +16,10 @@ use crate::{Error, Result};
 
 const KEPT: usize = 8;
 
+/// Operations of a batch are submitted in groups of so many, so that the device works on the first while the system
+/// prepares the rest: 64 random reads take 356 us in eights, 376 us at once; 16 take 99 us, 106 us.
+const SUBMIT_EVERY: usize = 8;
+
 type Make<'a> = &'a dyn Fn() -> Result<Box<dyn RawQueue>>;
 
 struct Kept {
@@ -65,7 +69,8 @@ pub(super) fn run(token: &Arc<u64>, mut ops: Vec<Op>, make: Make<'_>, stats: &St
         out.push(Done { user: op.user, result: unfinished, buf: Buf::None });
         op.user = i as u64;
     }
-    run_with(token, ops, make, stats, &mut |done| {
+    // Nobody looks at a result before all are there: one wait is enough.
+    feed(token, ops, make, stats, false, &mut |done| {
         let place = &mut out[done.user as usize];
         place.result = done.result;
         place.buf = done.buf;
@@ -79,6 +84,17 @@ pub(super) fn run_with(
     ops: Vec<Op>,
     make: Make<'_>,
     stats: &Stats,
+    each: &mut dyn FnMut(Done),
+) {
+    feed(token, ops, make, stats, true, each);
+}
+
+fn feed(
+    token: &Arc<u64>,
+    ops: Vec<Op>,
+    make: Make<'_>,
+    stats: &Stats,
+    in_groups: bool,
     each: &mut dyn FnMut(Done),
 ) {
     if ops.len() < 2 && ops.iter().all(|op| op.time_limit.is_none()) {
@@ -96,20 +112,32 @@ pub(super) fn run_with(
         one_by_one(ops, each);
         return;
     };
-    if drive(&mut *queue, ops, each) {
+    if drive(&mut *queue, ops, in_groups, each) {
         put_back(token, queue);
     }
 }
 
 /// Feeds the operations through; says whether the queue can be used again.
-fn drive(queue: &mut dyn RawQueue, ops: Vec<Op>, each: &mut dyn FnMut(Done)) -> bool {
+fn drive(queue: &mut dyn RawQueue, ops: Vec<Op>, in_groups: bool, each: &mut dyn FnMut(Done)) -> bool {
     let mut ops = ops.into_iter();
     let mut held = None;
     loop {
+        let mut pushed = 0;
+        let mut started = Ok(());
         while let Some(op) = held.take().or_else(|| ops.next()) {
+            let chain = op.chain;
             if let Err(op) = queue.push(op) {
                 held = Some(op);
                 break;
+            }
+            pushed += 1;
+            // A chain is not cut.
+            if pushed >= SUBMIT_EVERY && !chain && ops.len() > 0 {
+                pushed = 0;
+                started = queue.submit();
+                if started.is_err() {
+                    break;
+                }
             }
         }
         if queue.in_flight() == 0 {
@@ -118,8 +146,9 @@ fn drive(queue: &mut dyn RawQueue, ops: Vec<Op>, each: &mut dyn FnMut(Done)) -> 
         }
         // In groups: the results of the first are used, or their places refilled, while the rest is in flight.
         let n = queue.in_flight();
-        let group = if n <= 16 { n } else { (n / 4).max(8) };
-        let waited = queue.wait(group);
+        let to_come = held.is_some() || ops.len() > 0;
+        let group = if n <= 16 || !(in_groups || to_come) { n } else { (n / 4).max(8) };
+        let waited = started.and_then(|()| queue.wait(group));
         while let Some(done) = queue.pop() {
             each(done);
         }
