@@ -12,6 +12,10 @@ PREFIX ?= /usr/local
 ROCKSDB_INCLUDE = $(if $(ROCKSDB_DIR),$(ROCKSDB_DIR)/include,/usr/include)
 PLUGIN_DIR = target/rocksdb-plugin$(if $(ROCKSDB_DIR),-$(shell \
   awk '/^\#define ROCKSDB_(MAJOR|MINOR|PATCH) /{printf "%s%s", d, $$3; d="."}' $(ROCKSDB_DIR)/include/rocksdb/version.h))
+MINUTES ?= 10
+FUZZ_SECONDS ?= 60
+FUZZ_MINUTES ?= 30
+FUZZ_TARGETS ?=
 
 .PHONY: help
 help: ## List the targets
@@ -105,6 +109,22 @@ stress: ## Random operations on each I/O engine for 60 seconds, against a model
 .PHONY: sanitize
 sanitize: ## engineswap's tests under ThreadSanitizer and AddressSanitizer (nightly toolchain)
 	tools/sanitize
+
+.PHONY: metamorphic
+metamorphic: ## Random lists of operations under many settings for MINUTES (10), against a model
+	RINGDB_META_MINUTES=$(MINUTES) $(CARGO) test --release --locked -p ringdb --test metamorphic -- --nocapture
+
+.PHONY: fuzz-smoke
+fuzz-smoke: ## Fuzz every target for FUZZ_SECONDS (60) each, two at a time (nightly toolchain)
+	tools/fuzz $(FUZZ_SECONDS)
+
+.PHONY: fuzz
+fuzz: ## The same for FUZZ_MINUTES (30) each; FUZZ_TARGETS chooses
+	tools/fuzz $$(( 60 * $(FUZZ_MINUTES) )) $(FUZZ_TARGETS)
+
+.PHONY: fuzz-corpus
+fuzz-corpus: ## Make the seeds in fuzz/corpus anew, from real files
+	$(CARGO) run --locked -p fuzz-targets --example make_corpus fuzz/corpus
 
 .PHONY: clean
 clean: ## Remove what the builds made

@@ -207,6 +207,9 @@ fn take_op<'a>(rest: &mut Reader<'a>) -> std::result::Result<Op<'a>, &'static st
     }
 }
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

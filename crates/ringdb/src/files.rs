@@ -10,6 +10,9 @@ pub(crate) const CURRENT: &str = "CURRENT";
 /// CURRENT before it is renamed into place.
 pub(crate) const CURRENT_TMP: &str = "CURRENT.tmp";
 
+/// No store has given out larger numbers: a file that has one is not its own, and counting on would overflow.
+pub(crate) const MAX_NUMBER: u64 = 1 << 62;
+
 /// What a file of a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileKind {
@@ -38,7 +41,7 @@ pub(crate) fn parse(name: &str) -> Option<FileKind> {
             }
         }
     };
-    (kind.name() == name).then_some(kind)
+    (kind.name() == name && kind.number().is_none_or(|n| n <= MAX_NUMBER)).then_some(kind)
 }
 
 impl FileKind {
@@ -81,13 +84,21 @@ mod tests {
             FileKind::Manifest(1),
             FileKind::Table(999_999),
             FileKind::Table(1_000_000),
-            FileKind::Log(u64::MAX),
+            FileKind::Log(MAX_NUMBER),
         ] {
             assert_eq!(parse(&k.name()), Some(k));
         }
-        for name in
-            ["1.sst", "0000001.sst", "+00001.log", "000001.sst.bak", "x.log", "MANIFEST-", "lock", ".log"]
-        {
+        for name in [
+            "18446744073709551615.log",
+            "1.sst",
+            "0000001.sst",
+            "+00001.log",
+            "000001.sst.bak",
+            "x.log",
+            "MANIFEST-",
+            "lock",
+            ".log",
+        ] {
             assert_eq!(parse(name), None, "{name}");
         }
     }

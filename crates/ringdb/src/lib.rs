@@ -72,6 +72,9 @@ mod db;
 mod env;
 mod error;
 mod files;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod key;
 mod log;
 mod manifest;

@@ -63,6 +63,11 @@ pub(super) fn recover(
         Ok(())
     })?;
     sink.close();
+    if last_seq > key::SEQ_MAX / 2 {
+        // A million writes a second take a thousand years to get here.
+        let detail = format!("it has come to sequence number {last_seq}, which no store can have");
+        return Err(Error::corrupt(dir, None, detail));
+    }
     Ok(Recovered { cache, version, memtables: sink.done, last_seq, lost: end.lost, broken: end.broken })
 }
 

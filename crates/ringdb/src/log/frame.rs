@@ -109,7 +109,7 @@ pub(super) fn footprint(payload_len: u64, align: u8) -> u64 {
 }
 
 #[inline]
-fn header_crc(h: &[u8; HEADER_BYTES], number: u64, offset: u64) -> u32 {
+pub(super) fn header_crc(h: &[u8; HEADER_BYTES], number: u64, offset: u64) -> u32 {
     let mut b = [0; 16 + HEADER_BYTES - 4];
     b[..8].copy_from_slice(&number.to_le_bytes());
     b[8..16].copy_from_slice(&offset.to_le_bytes());

@@ -23,6 +23,8 @@ mod crash_tests;
 #[cfg(test)]
 mod fault_tests;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod pool;
 mod replay;
 mod segment;

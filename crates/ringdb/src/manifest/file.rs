@@ -371,6 +371,10 @@ fn torn(file: &File, number: u64, offset: u64, len: u64) -> Result<bool> {
     Ok(!(1..rest.len()).any(|i| header_at(i) == Some(true)))
 }
 
+#[cfg(feature = "fuzzing")]
+#[path = "fuzzing.rs"]
+pub(crate) mod fuzzing;
+
 #[cfg(test)]
 #[path = "file_tests.rs"]
 mod tests;

@@ -14,5 +14,7 @@ mod version;
 
 pub(crate) use edit::VersionEdit;
 pub(crate) use file::ManifestFile;
+#[cfg(feature = "fuzzing")]
+pub(crate) use file::fuzzing;
 pub(crate) use state::ManifestState;
 pub(crate) use version::{LEVELS, Version};

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{LEVELS, VersionEdit};
-use crate::key::Seq;
+use crate::files::MAX_NUMBER;
+use crate::key::{SEQ_MAX, Seq};
 use crate::table::meta::TableMeta;
 
 /// What the manifest says the store is.
@@ -31,6 +32,14 @@ impl ManifestState {
 
     /// Why `edit` cannot be applied, if it cannot.
     pub fn check(&self, edit: &VersionEdit) -> Result<(), String> {
+        let numbers = edit.added.iter().map(|(_, m)| m.file_id);
+        let numbers = numbers.chain(edit.log_number).chain(edit.next_file_number);
+        if let Some(n) = numbers.max().filter(|n| *n > MAX_NUMBER) {
+            return Err(format!("no store has a file of number {n}"));
+        }
+        if let Some(seq) = edit.last_seq.max(edit.flushed_seq).filter(|s| *s > SEQ_MAX) {
+            return Err(format!("no write has the sequence number {seq}"));
+        }
         let mut removed = BTreeSet::new();
         for (level, id) in &edit.removed {
             match self.tables.get(id) {
@@ -188,6 +197,11 @@ mod tests {
         apply(&mut s, |e| e.created_keyspaces = vec![(0, "z".into())]).unwrap_err();
         apply(&mut s, |e| e.dropped_keyspaces = vec![2]).unwrap_err();
         apply(&mut s, |e| e.purged_keyspaces = vec![1]).unwrap_err();
+        apply(&mut s, |e| e.next_file_number = Some(u64::MAX)).unwrap_err();
+        apply(&mut s, |e| e.log_number = Some(u64::MAX)).unwrap_err();
+        apply(&mut s, |e| e.added = vec![(1, meta(u64::MAX, "x", "y"))]).unwrap_err();
+        apply(&mut s, |e| e.last_seq = Some(SEQ_MAX + 1)).unwrap_err();
+        apply(&mut s, |e| e.flushed_seq = Some(u64::MAX)).unwrap_err();
         // A keyspace may be dropped and made again under the same name at once, with a new id.
         apply(&mut s, |e| {
             (e.dropped_keyspaces, e.created_keyspaces) = (vec![1], vec![(2, "x".into())]);

@@ -13,6 +13,10 @@ use super::index::{Index, Large, Positions};
 use super::meta::MAX_INTERNAL_KEY_BYTES;
 use crate::coding::{Reader, put_bytes, put_varint};
 
+/// A block that is compressed is no longer than this when it is not, in units of 4 KiB: values of more than 16 MiB
+/// are stored plain. So a few damaged bytes cannot ask for gigabytes.
+const MAX_PACKED_UNITS: u32 = (32 << 20) / BLOCK_UNIT as u32;
+
 /// Gathers the separators and positions of a table's blocks.
 pub(crate) struct IndexBuilder {
     block_bytes: u32,
@@ -136,6 +140,10 @@ impl Index {
         if !r.is_empty() {
             return Err(format!("{} bytes after the index", r.rest().len()));
         }
+        let unpacks = |l: &&Large| positions.packed.get(l.block as usize).is_some_and(|p| p & 3 != 0);
+        if let Some(l) = positions.large.iter().filter(unpacks).find(|l| l.units > MAX_PACKED_UNITS) {
+            return Err(format!("block {} is compressed and of {} units", l.block, l.units));
+        }
         Ok(Index::assemble(block_bytes, separators, ends, positions))
     }
 }
@@ -238,6 +246,22 @@ mod tests {
         assert_eq!(index.data_bytes(), offset);
         for cut in 0..bytes.len() {
             assert!(Index::decode(&bytes[..cut], 4096).is_err(), "cut to {cut}");
+        }
+    }
+
+    #[test]
+    fn a_compressed_block_of_gigabytes_is_refused() {
+        for (len, encoding, good) in [
+            (32 << 20, Encoding::Zstd, true),
+            ((32 << 20) + 4096, Encoding::Zstd, false),
+            (1 << 30, Encoding::Lz4, false),
+            (1 << 30, Encoding::Plain, true),
+        ] {
+            let mut b = IndexBuilder::new(4096);
+            b.add(b"k", len, Some((100, encoding)));
+            let mut bytes = vec![];
+            b.finish().encode(&mut bytes);
+            assert_eq!(Index::decode(&bytes, 4096).is_ok(), good, "{len} {encoding:?}");
         }
     }
 

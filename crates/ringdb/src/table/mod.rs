@@ -12,6 +12,8 @@ pub(crate) mod cursor;
 pub(crate) mod fetch;
 pub(crate) mod filter;
 pub(crate) mod format;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub(crate) mod index;
 pub(crate) mod index_format;
 pub(crate) mod meta;

@@ -1,0 +1,23 @@
+//! Payloads of the log from any bytes.
+
+use super::{decode, encode};
+use crate::key::{self, Prefix};
+
+/// Decodes `data`; what precedes the first error must encode to the same operations.
+pub fn run(data: &[u8]) {
+    let mut again = Vec::new();
+    let mut good = Vec::new();
+    let mut bytes = 0;
+    for op in decode(data) {
+        let Ok(op) = op else { break };
+        let (id, user) = key::split(op.key).expect("checked by the decoder");
+        let prefix = Prefix::new(id);
+        assert_eq!([prefix.as_slice(), user].concat(), op.key, "keys are canonical");
+        encode(&mut again, &prefix, op.kind, user, op.value);
+        bytes += op.key.len() + op.value.len();
+        good.push(op);
+    }
+    assert!(bytes <= data.len());
+    let read: Vec<_> = decode(&again).map(|op| op.expect("it was encoded just now")).collect();
+    assert_eq!(read, good);
+}

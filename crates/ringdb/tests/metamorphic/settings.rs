@@ -1,0 +1,143 @@
+//! What a list of operations is run under: none of it may change an answer.
+
+use std::fmt::{self, Display};
+
+use ringdb::{Compression, Durability, Options};
+
+use crate::support::Rng;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub io: String,
+    pub memtable: u64,
+    pub cache: u64,
+    /// Whether reads leave blocks in the cache.
+    pub fill_cache: bool,
+    pub block: u32,
+    pub compression: Compression,
+    pub last_level: Compression,
+    pub filter_bits: u32,
+    pub threads: usize,
+    pub durability: Durability,
+    /// Reopened, flushed, compacted every so many operations besides what the list says; 0: never.
+    pub reopen_every: usize,
+    pub flush_every: usize,
+    pub compact_every: usize,
+}
+
+impl Settings {
+    /// Of the least of everything: small memtables, the smallest cache, one thread.
+    pub fn small(io: &str) -> Settings {
+        Settings {
+            io: io.into(),
+            memtable: 64 << 10,
+            cache: 1 << 20,
+            fill_cache: true,
+            block: 4096,
+            compression: Compression::None,
+            last_level: Compression::None,
+            filter_bits: 10,
+            threads: 1,
+            durability: Durability::Process,
+            reopen_every: 0,
+            flush_every: 0,
+            compact_every: 0,
+        }
+    }
+
+    /// Random ones.
+    pub fn random(rng: &mut Rng, io: &str) -> Settings {
+        let compression = *rng.pick(&[Compression::None, Compression::Lz4, Compression::Zstd]);
+        Settings {
+            io: io.into(),
+            memtable: *rng.pick(&[64 << 10, 64 << 10, 256 << 10, 4 << 20]),
+            cache: *rng.pick(&[1 << 20, 4 << 20, 64 << 20]),
+            fill_cache: !rng.chance(3),
+            block: *rng.pick(&[4096, 4096, 16384, 65536]),
+            compression,
+            last_level: *rng.pick(&[Compression::None, compression, Compression::Zstd]),
+            filter_bits: *rng.pick(&[10, 10, 0, 3]),
+            threads: 1 + rng.below(3) as usize,
+            durability: *rng.pick(&[Durability::Process, Durability::Process, Durability::Sync]),
+            reopen_every: *rng.pick(&[0, 0, 97, 301]),
+            flush_every: *rng.pick(&[0, 0, 0, 23, 101]),
+            compact_every: *rng.pick(&[0, 0, 0, 211]),
+        }
+    }
+
+    pub fn options(&self) -> Options {
+        Options::default()
+            .with_io(&self.io)
+            .with_memtable_bytes(self.memtable)
+            .with_cache_bytes(self.cache)
+            .with_block_bytes(self.block)
+            .with_compression(self.compression)
+            .with_last_level_compression(self.last_level)
+            .with_filter_bits_per_key(self.filter_bits)
+            .with_background_threads(self.threads)
+            .with_durability(self.durability)
+    }
+}
+
+impl Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lower = |v: &dyn fmt::Debug| format!("{v:?}").to_lowercase();
+        write!(
+            f,
+            "io={} memtable={} cache={} fill_cache={} block={} compression={} last_level={} filter_bits={} threads={} \
+             durability={} reopen_every={} flush_every={} compact_every={}",
+            self.io,
+            self.memtable,
+            self.cache,
+            self.fill_cache,
+            self.block,
+            lower(&self.compression),
+            lower(&self.last_level),
+            self.filter_bits,
+            self.threads,
+            lower(&self.durability),
+            self.reopen_every,
+            self.flush_every,
+            self.compact_every
+        )
+    }
+}
+
+/// Reads what [`Settings`] prints; what is left out is as in [`Settings::small`].
+pub fn parse(text: &str) -> Result<Settings, String> {
+    let mut s = Settings::small("posix");
+    for word in text.split_whitespace() {
+        let wrong = || format!("a setting '{word}'");
+        let (name, value) = word.split_once('=').ok_or_else(wrong)?;
+        let number = || value.parse::<u64>().map_err(|_| wrong());
+        let compression = || match value {
+            "none" => Ok(Compression::None),
+            "lz4" => Ok(Compression::Lz4),
+            "zstd" => Ok(Compression::Zstd),
+            _ => Err(wrong()),
+        };
+        match name {
+            "io" => s.io = value.into(),
+            "memtable" => s.memtable = number()?,
+            "cache" => s.cache = number()?,
+            "fill_cache" => s.fill_cache = value == "true",
+            "block" => s.block = number()? as u32,
+            "compression" => s.compression = compression()?,
+            "last_level" => s.last_level = compression()?,
+            "filter_bits" => s.filter_bits = number()? as u32,
+            "threads" => s.threads = number()? as usize,
+            "durability" => {
+                s.durability = match value {
+                    "sync" => Durability::Sync,
+                    "process" => Durability::Process,
+                    _ => return Err(wrong()),
+                }
+            }
+            "reopen_every" => s.reopen_every = number()? as usize,
+            "flush_every" => s.flush_every = number()? as usize,
+            "compact_every" => s.compact_every = number()? as usize,
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(s)
+}

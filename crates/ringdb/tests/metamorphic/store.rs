@@ -1,0 +1,297 @@
+//! A real store as the subject of operations.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use ringdb::engineswap::Io;
+use ringdb::{
+    Db, Durability, Iter, Keyspace, ReadOptions, Snapshot, SystemEnv, Value, WriteBatch, WriteOptions,
+};
+
+use crate::op::{Item, KEYSPACES, Op, SLOTS, View};
+use crate::settings::Settings;
+use crate::subject::{DONE, NOTHING, Subject, show, show_pairs, take};
+
+pub struct Store {
+    settings: Settings,
+    /// One for all openings: a disk in memory is gone with its engine.
+    io: Io,
+    dir: PathBuf,
+    db: Option<Db>,
+    keyspaces: [Option<Keyspace>; KEYSPACES.len()],
+    snapshots: [Option<Snapshot>; SLOTS],
+    iters: [Option<(usize, Iter)>; SLOTS],
+    /// There were writes that are lost if the store is only dropped.
+    unlogged: bool,
+    done: usize,
+    checkpoints: usize,
+}
+
+/// A reader of one keyspace, now or at a snapshot: the calls are the same, the types are not.
+enum Reader<'a> {
+    Now(&'a Keyspace),
+    Then(Snapshot),
+}
+
+macro_rules! on {
+    ($r:expr, $x:ident => $call:expr) => {
+        match $r {
+            Reader::Now($x) => $call,
+            Reader::Then($x) => $call,
+        }
+    };
+}
+
+type Pair = ringdb::Result<(Value, Value)>;
+
+fn pairs(taken: Vec<Pair>) -> String {
+    let pairs: Vec<(Value, Value)> = taken.into_iter().map(|p| p.expect("a pair")).collect();
+    show_pairs(pairs.iter().map(|(k, v)| (&k[..], &v[..])))
+}
+
+fn all_of(db: &Db) -> String {
+    let mut out = String::new();
+    for (i, name) in KEYSPACES.iter().enumerate() {
+        let there = db.existing_keyspace(name).expect("keyspace");
+        if let Some(k) = there {
+            let from_db = if i == 0 { pairs(db.iter().collect()) } else { pairs(k.iter().collect()) };
+            let _ = write!(out, "[{name} {from_db}]");
+        }
+    }
+    out
+}
+
+impl Store {
+    pub fn new(settings: &Settings, io: &Io, dir: &Path) -> Store {
+        let mut s = Store {
+            settings: settings.clone(),
+            io: io.clone(),
+            dir: dir.into(),
+            db: None,
+            keyspaces: Default::default(),
+            snapshots: [const { None }; SLOTS],
+            iters: [const { None }; SLOTS],
+            unlogged: false,
+            done: 0,
+            checkpoints: 0,
+        };
+        s.open();
+        s
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("open")
+    }
+
+    fn open_at(&self, dir: &Path) -> Db {
+        Db::open_with_env(dir, self.settings.options(), self.io.clone(), SystemEnv::shared()).expect("open")
+    }
+
+    fn open(&mut self) {
+        let db = self.open_at(&self.dir);
+        for (slot, name) in self.keyspaces.iter_mut().zip(KEYSPACES) {
+            *slot = db.existing_keyspace(name).expect("keyspace");
+        }
+        self.db = Some(db);
+    }
+
+    fn reopen(&mut self, close: bool) {
+        if !close && self.unlogged {
+            self.db().flush().expect("flush");
+        }
+        self.unlogged = false;
+        self.iters = [const { None }; SLOTS];
+        self.snapshots = [const { None }; SLOTS];
+        self.keyspaces = Default::default();
+        let db = self.db.take().expect("open");
+        if close {
+            db.close().expect("close");
+        } else {
+            drop(db);
+        }
+        self.open();
+    }
+
+    /// What the settings add to the list.
+    fn extra(&mut self) {
+        self.done += 1;
+        let due = |every: usize| every > 0 && self.done.is_multiple_of(every);
+        if due(self.settings.flush_every) {
+            self.db().flush().expect("flush");
+        }
+        if due(self.settings.compact_every) {
+            self.db().compact_range(..).expect("compact");
+        }
+        let held = self.snapshots.iter().any(Option::is_some) || self.iters.iter().any(Option::is_some);
+        if due(self.settings.reopen_every) && !held {
+            self.reopen(self.done.is_multiple_of(2));
+        }
+    }
+
+    fn reader(&self, view: View) -> Option<Reader<'_>> {
+        let keyspace = self.keyspaces[view.keyspace].as_ref()?;
+        match view.snapshot {
+            None => Some(Reader::Now(keyspace)),
+            Some(slot) => Some(Reader::Then(self.snapshots[slot].as_ref()?.keyspace(keyspace))),
+        }
+    }
+
+    fn options(&self) -> ReadOptions {
+        ReadOptions::default().fill_cache(self.settings.fill_cache)
+    }
+
+    fn put(&self, item: &Item) {
+        let Some(k) = &self.keyspaces[item.keyspace] else { return };
+        let value = item.value.map(|v| v.bytes());
+        match (item.keyspace, value) {
+            // The calls of `Db` itself, which are the default keyspace's.
+            (0, Some(v)) => self.db().put(&item.key, v).expect("put"),
+            (0, None) => self.db().delete(&item.key).expect("delete"),
+            (_, Some(v)) => k.put(&item.key, v).expect("put"),
+            (_, None) => k.delete(&item.key).expect("delete"),
+        }
+    }
+
+    fn write(&mut self, durability: Option<Durability>, items: &[Item]) {
+        let mut batch = WriteBatch::new();
+        for item in items {
+            let Some(k) = &self.keyspaces[item.keyspace] else { continue };
+            match item.value.map(|v| v.bytes()) {
+                Some(v) => batch.put_in(k, &item.key, v),
+                None => batch.delete_in(k, &item.key),
+            }
+        }
+        let mut options = WriteOptions::default();
+        if let Some(d) = durability {
+            options = options.durability(d);
+            self.unlogged |= d == Durability::None;
+        }
+        self.db().write(batch, &options).expect("write");
+    }
+
+    fn checkpoint(&mut self) -> String {
+        self.checkpoints += 1;
+        let dir = self.dir.with_extension(format!("checkpoint{}", self.checkpoints));
+        self.db().checkpoint(&dir).expect("checkpoint");
+        let copy = self.open_at(&dir);
+        let all = all_of(&copy);
+        drop(copy);
+        for entry in self.io.read_dir(&dir).expect("list") {
+            self.io.remove_file(&dir.join(entry.name)).expect("remove");
+        }
+        self.io.remove_dir(&dir).expect("remove");
+        all
+    }
+}
+
+impl Subject for Store {
+    fn run(&mut self, op: &Op) -> String {
+        self.extra();
+        match op {
+            Op::Put(item) => {
+                self.put(item);
+                DONE.into()
+            }
+            Op::Batch { durability, items } => {
+                self.write(*durability, items);
+                DONE.into()
+            }
+            Op::Get { view, key } => {
+                let Some(r) = self.reader(*view) else { return NOTHING.into() };
+                let got = on!(r, x => x.get_with(key, &self.options())).expect("get");
+                got.map_or("none".into(), |v| show(&v))
+            }
+            Op::MultiGet { view, keys } => {
+                let Some(r) = self.reader(*view) else { return NOTHING.into() };
+                let got = on!(r, x => x.multi_get_with(keys, &self.options())).expect("multi_get");
+                assert_eq!(got.len(), keys.len());
+                let found = got.into_iter().map(|v| v.map_or("none".into(), |v| show(&v)));
+                found.collect::<Vec<_>>().join(" ")
+            }
+            Op::Scan { view, limits, how, count } => {
+                let Some(r) = self.reader(*view) else { return NOTHING.into() };
+                pairs(take(on!(r, x => x.range_with(limits.clone(), &self.options())), *how, *count))
+            }
+            Op::Prefix { view, prefix, how, count } => {
+                let Some(r) = self.reader(*view) else { return NOTHING.into() };
+                pairs(take(on!(r, x => x.prefix(prefix)), *how, *count))
+            }
+            Op::Snapshot(slot) => {
+                self.snapshots[*slot] = Some(self.db().snapshot());
+                DONE.into()
+            }
+            Op::Release(slot) => {
+                self.snapshots[*slot] = None;
+                DONE.into()
+            }
+            Op::Iter { slot, view, limits } => {
+                let Some(r) = self.reader(*view) else { return NOTHING.into() };
+                let iter = on!(r, x => x.range_with(limits.clone(), &self.options()));
+                self.iters[*slot] = Some((view.keyspace, iter));
+                DONE.into()
+            }
+            Op::Step { slot, how, count } => match &mut self.iters[*slot] {
+                Some((_, iter)) => pairs(take(iter.by_ref(), *how, *count)),
+                None => NOTHING.into(),
+            },
+            Op::DropIter(slot) => {
+                self.iters[*slot] = None;
+                DONE.into()
+            }
+            Op::Create(k) => {
+                let keyspace = self.db().keyspace(KEYSPACES[*k]).expect("keyspace");
+                assert_eq!(keyspace.name(), KEYSPACES[*k]);
+                self.keyspaces[*k] = Some(keyspace);
+                DONE.into()
+            }
+            Op::DropKeyspace(k) => {
+                let there = self.db().drop_keyspace(KEYSPACES[*k]).expect("drop keyspace");
+                if let Some(old) = self.keyspaces[*k].take() {
+                    assert!(old.put("k", "v").is_err() && old.get("k").is_err(), "a dropped keyspace serves");
+                    for i in &mut self.iters {
+                        *i = i.take().filter(|(of, _)| of != k);
+                    }
+                }
+                there.to_string()
+            }
+            Op::Flush => {
+                self.db().flush().expect("flush");
+                self.unlogged = false;
+                DONE.into()
+            }
+            Op::Compact { keyspace, limits } => {
+                if let Some(k) = &self.keyspaces[*keyspace] {
+                    k.compact_range(limits.clone()).expect("compact");
+                }
+                DONE.into()
+            }
+            Op::WaitIdle => {
+                self.db().wait_idle().expect("wait_idle");
+                DONE.into()
+            }
+            Op::Verify => {
+                let r = self.db().verify().expect("verify");
+                if r.is_ok() { "sound".into() } else { format!("{:?}", r.problems) }
+            }
+            Op::Checkpoint => self.checkpoint(),
+            Op::ReadOnly => {
+                // The writer's own memtable is read from its log; what is not logged is not there.
+                let unlogged = std::mem::take(&mut self.unlogged);
+                if unlogged {
+                    self.db().flush().expect("flush");
+                }
+                if self.settings.io.starts_with("sim") {
+                    // It would have a disk of its own.
+                    return all_of(self.db());
+                }
+                let copy = Db::open_read_only(&self.dir, self.settings.options()).expect("open read-only");
+                assert!(copy.put("k", "v").is_err(), "a read-only store is written");
+                all_of(&copy)
+            }
+            Op::Reopen { close } => {
+                self.reopen(*close);
+                all_of(self.db())
+            }
+        }
+    }
+}
