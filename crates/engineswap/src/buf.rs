@@ -1,6 +1,6 @@
 //! The memory of an operation: one buffer, or the pieces of a vectored transfer.
 
-use crate::mem::{AlignedBuf, ForeignBuf, FreeFrame};
+use crate::mem::{AlignedBuf, ForeignBuf, FreeFrame, PoolBuf, ReadPool};
 
 /// The buffer that an operation owns until its completion.
 #[derive(Debug, Default)]
@@ -19,6 +19,12 @@ pub enum Buf {
     /// Consecutive bytes of the file into or out of pieces of any kind (one vectored operation). There may be any
     /// number of them: what one call of the kernel does not take is continued by the next.
     Pieces(Vec<Piece>),
+    /// For reads: a buffer of this pool, chosen when there is something to read. It comes back as [`Buf::Pooled`]; as
+    /// it was if nothing was read. A read that finds no buffer waits in its queue until one is dropped. It fails
+    /// with ENOBUFS if for a second none is, and nothing else is in flight whose completion could free one.
+    Pool(ReadPool),
+    /// A buffer of a pool, for any transfer.
+    Pooled(PoolBuf),
 }
 
 /// One piece of a vectored transfer, used whole (the last one as far as the operation's length goes).
@@ -98,10 +104,31 @@ impl Piece {
 }
 
 impl Buf {
+    /// Puts a buffer in the pool's place; false if the pool has none to give.
+    pub(crate) fn choose(&mut self) -> bool {
+        if let Buf::Pool(pool) = self {
+            match pool.take() {
+                Some(b) => *self = Buf::Pooled(b),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Gives the buffer back, so that the pool stands in its place again.
+    pub(crate) fn unchoose(&mut self) {
+        if let Buf::Pooled(b) = self {
+            *self = Buf::Pool(b.pool().clone());
+        }
+    }
+
     /// The most bytes that a read or a write can move.
     pub(crate) fn room(&self, read: bool) -> u64 {
         match self {
             Buf::None => 0,
+            Buf::Pool(p) if read => p.buf_bytes() as u64,
+            Buf::Pool(_) => 0,
+            Buf::Pooled(b) => b.len() as u64,
             Buf::Aligned(b) => b.len() as u64,
             Buf::Frame(b) => b.len() as u64,
             Buf::Frames(v) => v.iter().map(|b| b.len() as u64).sum(),
@@ -117,6 +144,7 @@ impl Buf {
         match self {
             Buf::Aligned(b) => Some(b[at..].as_mut_ptr()),
             Buf::Frame(b) => Some(b[at..].as_mut_ptr()),
+            Buf::Pooled(b) => Some(b[at..].as_mut_ptr()),
             Buf::Foreign(b) => Some(b.ptr_at(at)),
             Buf::Frames(v) if v.len() == 1 => Some(v[0][at..].as_mut_ptr()),
             Buf::Pieces(v) if v.len() == 1 => Some(v[0].ptr_at(at)),

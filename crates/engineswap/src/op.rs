@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::buf::{Buf, Piece};
 use crate::file::File;
+use crate::mem::ReadPool;
 use crate::{Error, Result};
 
 /// What an operation is for: an opaque tag that the statistics are kept by. engineswap gives it no meaning.
@@ -90,6 +91,11 @@ impl Op {
     /// A write of the first `len` bytes of `buf` at `offset`.
     pub fn write(file: &File, offset: u64, len: u64, buf: Buf, purpose: Purpose) -> Op {
         Op::new(OpKind::Write { dsync: false }, file, offset, len, buf, purpose)
+    }
+
+    /// A read of `len` bytes at `offset` into a buffer that is chosen from `pool` when there is something to read.
+    pub fn read_from_pool(file: &File, offset: u64, len: u64, pool: &ReadPool, purpose: Purpose) -> Op {
+        Op::read(file, offset, len, Buf::Pool(pool.clone()), purpose)
     }
 
     /// A read at `offset` that fills these pieces one after the other: one vectored operation.

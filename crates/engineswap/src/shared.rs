@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::engine::{RawQueue, RawWaiter};
 use crate::op::{Done, Op};
@@ -110,6 +111,15 @@ impl SharedQueue {
 
     /// Waits until something has happened.
     fn block<'a>(&'a self, mut s: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>> {
+        if s.raw.starving() {
+            // What comes back to a pool rings no bell; and it may be another thread that takes a completion and
+            // drops its buffer.
+            s.sleeping += 1;
+            let waited = self.turn.wait_timeout(s, Duration::from_millis(2));
+            s = waited.unwrap_or_else(PoisonError::into_inner).0;
+            s.sleeping -= 1;
+            return Ok(s);
+        }
         let Some(waiter) = &self.waiter else {
             let waited = s.raw.wait(1).map_err(|e| s.fail(e));
             self.news(&s);

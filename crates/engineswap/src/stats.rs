@@ -88,6 +88,7 @@ struct Stripe {
     fallbacks: AtomicU64,
     fixed: AtomicU64,
     fixed_files: AtomicU64,
+    chosen: AtomicU64,
     bounced: AtomicU64,
 }
 
@@ -104,6 +105,7 @@ impl Stripe {
             fallbacks: AtomicU64::new(0),
             fixed: AtomicU64::new(0),
             fixed_files: AtomicU64::new(0),
+            chosen: AtomicU64::new(0),
             bounced: AtomicU64::new(0),
         }
     }
@@ -210,6 +212,10 @@ impl Stats {
         self.stripe().fixed_files.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn chosen(&self) {
+        self.stripe().chosen.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn bounced(&self) {
         self.stripe().bounced.fetch_add(1, Relaxed);
     }
@@ -235,6 +241,7 @@ impl Stats {
             out.fallbacks += s.fallbacks.load(Relaxed);
             out.fixed += s.fixed.load(Relaxed);
             out.fixed_files += s.fixed_files.load(Relaxed);
+            out.chosen += s.chosen.load(Relaxed);
             out.bounced += s.bounced.load(Relaxed);
         }
         out
@@ -333,6 +340,8 @@ pub struct IoStats {
     pub fixed: u64,
     /// Requests on registered files.
     pub fixed_files: u64,
+    /// Requests for which the kernel was to choose a buffer of a pool.
+    pub chosen: u64,
     /// Direct reads and writes that went through a bounce buffer because they were not aligned.
     pub bounced: u64,
 }
@@ -352,6 +361,7 @@ impl Default for IoStats {
             fallbacks: 0,
             fixed: 0,
             fixed_files: 0,
+            chosen: 0,
             bounced: 0,
         }
     }
@@ -420,6 +430,7 @@ impl IoStats {
             fallbacks: self.fallbacks.saturating_sub(earlier.fallbacks),
             fixed: self.fixed.saturating_sub(earlier.fixed),
             fixed_files: self.fixed_files.saturating_sub(earlier.fixed_files),
+            chosen: self.chosen.saturating_sub(earlier.chosen),
             bounced: self.bounced.saturating_sub(earlier.bounced),
         }
     }

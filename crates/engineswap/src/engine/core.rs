@@ -8,10 +8,14 @@
 //! A chained operation waits in its slot until the one before it has fully succeeded. An engine may hand it to
 //! the kernel early, linked; the core then sorts out what a broken link means.
 
+mod pools;
+mod requests;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::requests::{Request, What};
 use super::base::{self, OsFile};
 use crate::buf::Buf;
 use crate::op::{Done, Op, OpKind};
@@ -76,26 +80,14 @@ struct Slot {
     /// Seconds and nanoseconds of its time limit, for the kernel to read.
     timer: [i64; 2],
     iov: Vec<libc::iovec>,
+    /// It was pushed with a pool to choose a buffer from.
+    pooled: bool,
+    /// The kernel chooses, in the request that is running.
+    choosing: bool,
 }
 
 // SAFETY: the vectors point into the buffer of the slot's own operation, which may be sent itself.
 unsafe impl Send for Slot {}
-
-/// One request to the kernel: what is left of an operation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    pub(crate) fd: i32,
-    pub(crate) offset: u64,
-    pub(crate) what: What,
-    /// Known to be done by a kernel worker.
-    pub(crate) punted: bool,
-    /// It is all that is left of the operation.
-    pub(crate) whole: bool,
-    /// To be handed to a worker at once.
-    pub(crate) force_async: bool,
-    /// What is left of its time.
-    pub(crate) limit: Option<Duration>,
-}
 
 /// What an engine's queues do besides.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,28 +100,21 @@ pub(crate) struct Policy {
     pub(crate) polled: bool,
     /// Operations may have time limits.
     pub(crate) limits: bool,
+    /// The engine may let the kernel choose buffers of pools.
+    pub(crate) chooses: bool,
     /// Several threads submit. When one of them ends, the kernel gives up what it still did for it.
     pub(crate) shared: bool,
     /// Requests go to a simulated disk, not to the kernel.
     pub(crate) simulated: bool,
 }
 
-/// The kind of a request, with memory that stays where it is while the slot is running.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum What {
-    Read { ptr: *mut u8, len: u32 },
-    ReadV { iov: *const libc::iovec, n: u32 },
-    Write { ptr: *mut u8, len: u32, dsync: bool },
-    WriteV { iov: *const libc::iovec, n: u32, dsync: bool },
-    Sync { data_only: bool },
-    SyncRange { len: u64 },
-    Allocate { len: u64 },
-}
-
 pub(crate) struct Core {
     slots: Vec<Slot>,
     free: Vec<u32>,
     pending: VecDeque<u32>,
+    /// Operations that wait for a buffer of their pool, in order, and since when nothing else goes on.
+    starved: VecDeque<u32>,
+    starving_since: Option<u64>,
     ready: VecDeque<Done>,
     chain: Chain,
     running: usize,
@@ -225,11 +210,15 @@ impl Core {
             id: 0,
             plain: false,
             iov: Vec::new(),
+            pooled: false,
+            choosing: false,
         };
         Core {
             slots: (0..depth).map(slot).collect(),
             free: (0..depth).rev().collect(),
             pending: VecDeque::with_capacity(depth as usize),
+            starved: VecDeque::new(),
+            starving_since: None,
             ready: VecDeque::with_capacity(depth as usize),
             chain: Chain::None,
             running: 0,
@@ -255,6 +244,7 @@ impl Core {
                 State::Pending | State::Chained => {
                     let e = taken_back(op);
                     self.pending.retain(|p| *p != i);
+                    self.starved.retain(|p| *p != i);
                     self.finish(i, Err(e));
                     ended += 1;
                 }
@@ -302,6 +292,8 @@ impl Core {
             self.chain = Chain::After(i);
         }
         let s = &mut self.slots[i as usize];
+        s.pooled = matches!(op.buf, Buf::Pool(_));
+        s.choosing = false;
         s.op = Some(op);
         (s.done, s.again, s.started, s.next, s.abandoned, s.canceled) = (0, 0, 0, None, false, false);
         (s.id, s.plain) = (0, false);
@@ -376,8 +368,15 @@ impl Core {
         self.slots[i as usize].op.as_ref().map(|op| op.file.clone())
     }
 
+    /// The next operation to start. If it is to have a buffer of a pool, it has one, unless the engine may let the
+    /// kernel choose: then that is the engine's to do, or [`Core::choose`].
     pub(crate) fn next_pending(&mut self) -> Option<u32> {
-        self.pending.pop_front()
+        loop {
+            let i = self.pending.pop_front()?;
+            if self.policy.chooses || self.choose(i) {
+                return Some(i);
+            }
+        }
     }
 
     /// Puts an operation that could not be started yet back to the front.
@@ -388,6 +387,8 @@ impl Core {
 
     /// Drops what was never started: operations pushed but not submitted, and those chained after them.
     pub(crate) fn discard_pending(&mut self) {
+        // Reads that wait for buffers have not been started either, and leave nothing undone.
+        self.pending.append(&mut self.starved);
         while let Some(i) = self.pending.pop_front() {
             self.slots[i as usize].abandoned = true;
             self.finish(i, Err(Error::from_errno("drop", libc::ECANCELED)));
@@ -455,90 +456,11 @@ impl Core {
         self.not_started(i);
     }
 
-    /// What is left of an operation as a request to the kernel; `None` if it is to be done by plain calls:
-    /// a buffered write (the kernel would only hand it to a worker, unless that is what is wanted), a direct transfer that is not aligned,
-    /// a file of another kind of engine, a wrong argument, a file whose sync has failed.
-    pub(crate) fn request(&mut self, i: u32) -> Option<Request> {
-        let s = &mut self.slots[i as usize];
-        let op = s.op.as_mut()?;
-        let os: &OsFile = op.file.0.os()?;
-        if os.sim().is_some() != self.policy.simulated {
-            return None;
-        }
-        if base::check(op).is_err() {
-            return None;
-        }
-        let fd = os.fd();
-        let direct = op.file.0.is_direct();
-        let force_async = self.policy.workers && (self.policy.force_async || op.force_async);
-        if self.policy.polled && !(direct && matches!(op.kind, OpKind::Read | OpKind::Write { .. })) {
-            return None;
-        }
-        let limit = op.time_limit.map(|all| {
-            let since = if s.started == 0 { 0 } else { self.now.saturating_sub(s.started) };
-            all.saturating_sub(Duration::from_nanos(since))
-        });
-        let left = (op.len - s.done).min(MAX_TRANSFER);
-        let offset = op.offset + s.done;
-        let mut whole = true;
-        let (what, punted) = match op.kind {
-            _ if op.len == 0
-                && !matches!(op.kind, OpKind::SyncAll | OpKind::SyncData | OpKind::SyncRange) =>
-            {
-                return None;
-            }
-            OpKind::Read | OpKind::Write { .. } => {
-                let (write, dsync) = match op.kind {
-                    OpKind::Write { dsync } => (true, dsync),
-                    _ => (false, false),
-                };
-                if write && !direct && !dsync && !force_async && op.time_limit.is_none()
-                    || dsync && os.check_sync("write").is_err()
-                {
-                    return None;
-                }
-                if matches!(op.buf, Buf::None) {
-                    return None;
-                }
-                let ptr = op.buf.one_piece(s.done as usize).unwrap_or(std::ptr::null_mut());
-                let len = left;
-                if ptr.is_null() {
-                    op.buf.vectors(&mut s.iov, s.done, left, libc::UIO_MAXIOV as usize);
-                }
-                let vectored = ptr.is_null();
-                let aligned = match vectored {
-                    true => os.are_aligned(&s.iov, offset),
-                    false => os.is_aligned(ptr, offset, len),
-                };
-                if !aligned {
-                    return None;
-                }
-                let covered = if vectored { s.iov.iter().map(|v| v.iov_len as u64).sum() } else { len };
-                whole = s.done + covered == op.len;
-                let (iov, n, len) = (s.iov.as_ptr(), s.iov.len() as u32, len as u32);
-                let what = match (write, vectored) {
-                    (false, false) => What::Read { ptr, len },
-                    (false, true) => What::ReadV { iov, n },
-                    (true, false) => What::Write { ptr, len, dsync },
-                    (true, true) => What::WriteV { iov, n, dsync },
-                };
-                (what, write && !direct)
-            }
-            OpKind::SyncAll | OpKind::SyncData | OpKind::SyncRange if os.check_sync("sync").is_err() => {
-                return None;
-            }
-            // io_uring has 32 bits for the length.
-            OpKind::SyncRange if op.len > u64::from(u32::MAX) => return None,
-            OpKind::SyncAll => (What::Sync { data_only: false }, true),
-            OpKind::SyncData => (What::Sync { data_only: true }, true),
-            OpKind::SyncRange => (What::SyncRange { len: op.len }, true),
-            OpKind::Allocate => (What::Allocate { len: op.len }, true),
-        };
-        Some(Request { fd, offset, what, punted: punted || force_async, whole, force_async, limit })
-    }
-
     /// Does an operation by plain calls, from its beginning, and finishes it.
     pub(crate) fn run_inline(&mut self, i: u32) {
+        if !self.choose(i) {
+            return;
+        }
         let s = &mut self.slots[i as usize];
         if s.op.is_some() {
             self.stats.inline();
@@ -560,7 +482,7 @@ impl Core {
         if res < 0 {
             let errno = res.unsigned_abs().min(i32::MAX as u64) as i32;
             match errno {
-                libc::ECANCELED | libc::EINTR | libc::EAGAIN if s.canceled => {
+                libc::ECANCELED | libc::EINTR | libc::EAGAIN | libc::ENOBUFS if s.canceled => {
                     let e = taken_back(op);
                     return self.finish_counted(i, now, Err(e));
                 }
@@ -580,6 +502,7 @@ impl Core {
                     s.again += 1;
                     return self.not_started(i);
                 }
+                libc::ENOBUFS if s.pooled && matches!(op.buf, Buf::Pool(_)) => return self.starve(i),
                 libc::EINTR | libc::EAGAIN if s.again < MAX_AGAIN => {
                     s.again += 1;
                     return self.not_started(i);
@@ -695,7 +618,10 @@ impl Core {
     fn finish_one(&mut self, i: u32, result: Result<u64>) -> Option<(u32, Result<u64>)> {
         let s = &mut self.slots[i as usize];
         s.fire_complete(&result);
-        let op = s.op.take()?;
+        let mut op = s.op.take()?;
+        if s.pooled && !matches!(result, Ok(1..)) {
+            op.buf.unchoose();
+        }
         let good = is_full(&op, &result);
         let next = s.next.take();
         let abandoned = s.abandoned;
@@ -754,6 +680,7 @@ impl Core {
         let failed: Result<u64> = Err(e.clone());
         let mut out: Vec<Done> = self.ready.drain(..).collect();
         self.pending.clear();
+        self.starved.clear();
         self.chain = Chain::None;
         for i in 0..self.slots.len() as u32 {
             let s = &mut self.slots[i as usize];

@@ -307,6 +307,7 @@ struct LibaioQueue {
 impl LibaioQueue {
     /// Submits all that is pending.
     fn start(&mut self) -> Result<()> {
+        self.core.feed();
         while self.core.has_pending() {
             self.core.tick();
             while let Some(i) = self.core.next_pending() {
@@ -450,7 +451,7 @@ fn iocb(r: &Request, can: Can) -> Option<(Iocb, bool)> {
             c.opcode = if data_only { CMD_FDSYNC } else { CMD_FSYNC };
             return Some((c, true));
         }
-        What::SyncRange { .. } | What::Allocate { .. } => return None,
+        What::SyncRange { .. } | What::Allocate { .. } | What::Choose { .. } => return None,
     }
     Some((c, false))
 }
@@ -469,6 +470,10 @@ impl RawQueue for LibaioQueue {
             self.start()?;
             let missing = min.min(self.core.in_flight()).saturating_sub(self.core.ready());
             let missing = missing.min(self.core.running());
+            if missing == 0 && min > 0 && self.core.starving() {
+                self.core.await_buffer();
+                continue;
+            }
             if missing == 0 {
                 return Ok(());
             }
@@ -478,7 +483,7 @@ impl RawQueue for LibaioQueue {
     }
 
     fn pop(&mut self) -> Option<Done> {
-        if self.core.ready() == 0 && self.core.running() > 0 {
+        if self.core.ready() == 0 && (self.core.running() > 0 || self.core.starving()) {
             // An error comes out again, and is reported, at the next submit or wait.
             let _ = self.reap(0).and_then(|()| self.start());
         }
@@ -492,6 +497,10 @@ impl RawQueue for LibaioQueue {
     fn cancel(&mut self, user: u64) -> Result<usize> {
         // What has been handed out cannot be taken back.
         Ok(self.core.cancel(user).0)
+    }
+
+    fn starving(&self) -> bool {
+        self.core.starving()
     }
 
     fn end_chain(&mut self) {

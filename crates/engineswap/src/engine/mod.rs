@@ -133,6 +133,10 @@ pub trait RawQueue {
     fn cancel(&mut self, _user: u64) -> Result<usize> {
         Ok(0)
     }
+    /// Whether all that is left waits for buffers of pools.
+    fn starving(&self) -> bool {
+        false
+    }
     /// The last operation pushed, if it is chained, has no successor.
     fn end_chain(&mut self) {}
     /// The most operations in flight.

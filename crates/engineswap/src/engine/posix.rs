@@ -239,6 +239,7 @@ impl PosixQueue {
 
     fn start(&mut self) {
         let mut n = 0;
+        self.core.feed();
         if self.core.has_pending() {
             self.core.tick();
             let mut work = lock(&self.shared.work);
@@ -291,6 +292,11 @@ impl RawQueue for PosixQueue {
         let min = min.min(self.core.in_flight());
         while self.core.ready() < min {
             let missing = (min - self.core.ready()).min(self.core.running());
+            if missing == 0 && self.core.starving() {
+                self.core.await_buffer();
+                self.start();
+                continue;
+            }
             if missing == 0 {
                 break;
             }
@@ -302,7 +308,7 @@ impl RawQueue for PosixQueue {
     }
 
     fn pop(&mut self) -> Option<Done> {
-        if self.core.ready() == 0 && self.core.running() > 0 {
+        if self.core.ready() == 0 && (self.core.running() > 0 || self.core.starving()) {
             self.collect();
             self.start();
         }
@@ -316,6 +322,10 @@ impl RawQueue for PosixQueue {
     fn cancel(&mut self, user: u64) -> Result<usize> {
         // What has been handed out cannot be taken back.
         Ok(self.core.cancel(user).0)
+    }
+
+    fn starving(&self) -> bool {
+        self.core.starving()
     }
 
     fn end_chain(&mut self) {

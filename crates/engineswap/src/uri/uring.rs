@@ -44,6 +44,8 @@ pub struct UringConfig {
     /// `single_issuer` and `defer_taskrun` unless these are asked for too: a ring of a single issuer lets go of a
     /// file that was closed only at the next call of its own thread.
     pub fixed_files: Option<bool>,
+    /// The kernel chooses the buffers of a [`crate::mem::ReadPool`] (Linux 5.19), not the library when a read starts.
+    pub provided_buffers: Option<bool>,
     /// IORING_REGISTER_RING_FDS (Linux 5.18): the ring is known to the kernel by a number.
     pub registered_ring: Option<bool>,
     /// The most workers for reads and writes of files and devices (Linux 5.15).
@@ -78,6 +80,7 @@ impl Default for UringConfig {
             fixed_buffers: None,
             clone_buffers: None,
             fixed_files: None,
+            provided_buffers: None,
             registered_ring: None,
             bounded_workers: None,
             unbounded_workers: None,
@@ -125,7 +128,7 @@ fn cpu_list(cpus: &[u32]) -> String {
 
 impl UringConfig {
     /// The options' names.
-    pub const OPTIONS: [&'static str; 22] = [
+    pub const OPTIONS: [&'static str; 23] = [
         "depth",
         "single_issuer",
         "defer_taskrun",
@@ -142,6 +145,7 @@ impl UringConfig {
         "fixed_buffers",
         "clone_buffers",
         "fixed_files",
+        "provided_buffers",
         "registered_ring",
         "bounded_workers",
         "unbounded_workers",
@@ -171,6 +175,7 @@ impl UringConfig {
             "fixed_buffers" => self.fixed_buffers = flag(name, value)?,
             "clone_buffers" => self.clone_buffers = flag(name, value)?,
             "fixed_files" => self.fixed_files = flag(name, value)?,
+            "provided_buffers" => self.provided_buffers = flag(name, value)?,
             "registered_ring" => self.registered_ring = flag(name, value)?,
             "bounded_workers" => self.bounded_workers = Some(number(name, value, 1, 65_535)?),
             "unbounded_workers" => self.unbounded_workers = Some(number(name, value, 1, 65_535)?),
@@ -211,6 +216,10 @@ impl UringConfig {
                 "'force_async' excludes 'iopoll': workers and polling are two ways to do the same",
             ),
             (
+                self.iopoll && on(self.provided_buffers),
+                "'provided_buffers' excludes 'iopoll': what is polled for has its buffer from the start",
+            ),
+            (
                 self.min_wait_us.is_some() && self.reap.is_none(),
                 "'min_wait_us' needs 'reap': it bounds the wait for a group",
             ),
@@ -244,6 +253,7 @@ impl fmt::Display for UringConfig {
             ("fixed_buffers", self.fixed_buffers),
             ("clone_buffers", self.clone_buffers),
             ("fixed_files", self.fixed_files),
+            ("provided_buffers", self.provided_buffers),
             ("registered_ring", self.registered_ring),
         ];
         for (name, value) in flags {
@@ -328,6 +338,7 @@ mod tests {
             ("hybrid_iopoll", "needs 'iopoll'"),
             ("clone_buffers&fixed_buffers=off", "needs 'fixed_buffers'"),
             ("iopoll&force_async", "excludes 'iopoll'"),
+            ("iopoll&provided_buffers", "excludes 'iopoll'"),
             ("min_wait_us=5", "needs 'reap'"),
             ("iopoll&reap=4&min_wait_us=5", "excludes 'iopoll'"),
         ] {

@@ -16,6 +16,7 @@ mod files;
 mod model;
 mod names;
 mod places;
+mod pools;
 mod queues;
 mod shared;
 mod space;
@@ -79,6 +80,7 @@ pub fn bytes(b: &Buf) -> &[u8] {
     match b {
         Buf::Aligned(b) => b,
         Buf::Frame(b) => b,
+        Buf::Pooled(b) => b,
         _ => panic!("no single buffer"),
     }
 }
@@ -101,8 +103,17 @@ pub fn write_page(f: &File, n: u64) -> Op {
 pub type Case = (&'static str, fn(&Ctx));
 
 fn cases() -> Vec<Case> {
-    [files::CASES, names::CASES, queues::CASES, shared::CASES, vectored::CASES, batches::CASES, model::CASES]
-        .concat()
+    [
+        files::CASES,
+        names::CASES,
+        queues::CASES,
+        shared::CASES,
+        vectored::CASES,
+        pools::CASES,
+        batches::CASES,
+        model::CASES,
+    ]
+    .concat()
 }
 
 const URIS: [&str; 9] = [

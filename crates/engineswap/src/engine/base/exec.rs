@@ -1,5 +1,7 @@
 //! One operation of a queue, done at once by plain system calls.
 
+use std::time::Duration;
+
 use crate::buf::Buf;
 use crate::op::{Op, OpKind};
 use crate::probes::{self, Event};
@@ -19,8 +21,30 @@ pub(crate) fn perform(op: &mut Op) -> Result<u64> {
     probes::quiet(|| plain(op))
 }
 
+/// The longest that a read waits for a buffer of its pool with nothing else in flight: those who hold the buffers
+/// may be waiting for this very read.
+pub(crate) const NO_BUFFER: Duration = Duration::from_secs(1);
+
+/// The error of a read whose pool has had no buffer for that long.
+pub(crate) fn no_buffer(op: &Op) -> Error {
+    let why = "every buffer of the pool is in use, and none came back for a second";
+    Error::from_errno(name(op.kind), libc::ENOBUFS).at(op.file.path()).range(op.offset, op.len).detail(why)
+}
+
 fn plain(op: &mut Op) -> Result<u64> {
     check(op)?;
+    if let (OpKind::Read, 1.., Buf::Pool(pool)) = (op.kind, op.len, &op.buf) {
+        op.buf = Buf::Pooled(pool.take_within(NO_BUFFER).ok_or_else(|| no_buffer(op))?);
+        let result = transfer(op);
+        if !matches!(result, Ok(1..)) {
+            op.buf.unchoose();
+        }
+        return result;
+    }
+    transfer(op)
+}
+
+fn transfer(op: &mut Op) -> Result<u64> {
     let Op { kind, file, offset, len, buf, purpose, .. } = op;
     let (offset, len, purpose) = (*offset, *len, *purpose);
     let raw = &*file.0;
@@ -29,6 +53,7 @@ fn plain(op: &mut Op) -> Result<u64> {
             let n = match buf {
                 Buf::Aligned(b) => raw.read_at(&mut b[..len as usize], offset, purpose)?,
                 Buf::Frame(b) => raw.read_at(&mut b[..len as usize], offset, purpose)?,
+                Buf::Pooled(b) => raw.read_at(&mut b[..len as usize], offset, purpose)?,
                 Buf::Foreign(b) => raw.read_at(&mut b.to_fill()[..len as usize], offset, purpose)?,
                 Buf::Frames(_) | Buf::Pieces(_) => match raw.os() {
                     Some(os) => os.read_vectored_at(buf, len, offset, purpose)?,
@@ -39,7 +64,7 @@ fn plain(op: &mut Op) -> Result<u64> {
                         n
                     }
                 },
-                Buf::None => 0,
+                Buf::None | Buf::Pool(_) => 0,
             };
             Ok(n as u64)
         }
@@ -47,12 +72,13 @@ fn plain(op: &mut Op) -> Result<u64> {
             match buf {
                 Buf::Aligned(b) => raw.write_all_at(&b[..len as usize], offset, *dsync, purpose)?,
                 Buf::Frame(b) => raw.write_all_at(&b[..len as usize], offset, *dsync, purpose)?,
+                Buf::Pooled(b) => raw.write_all_at(&b[..len as usize], offset, *dsync, purpose)?,
                 Buf::Foreign(b) => raw.write_all_at(&b.bytes()[..len as usize], offset, *dsync, purpose)?,
                 Buf::Frames(_) | Buf::Pieces(_) => match raw.os() {
                     Some(os) => os.write_vectored_at(buf, len, offset, *dsync, purpose)?,
                     None => raw.write_all_at(&gather(buf, len as usize), offset, *dsync, purpose)?,
                 },
-                Buf::None => {}
+                Buf::None | Buf::Pool(_) => {}
             }
             Ok(len)
         }

@@ -83,6 +83,7 @@ impl SimQueue {
 
     /// Submits all that is pending.
     fn start(&mut self) -> Result<()> {
+        self.core.feed();
         while self.core.has_pending() {
             self.call(Call::Submit)?;
             self.core.tick();
@@ -162,6 +163,8 @@ fn perform(h: &Handle, r: &Request) -> Sys<(usize, Option<Unfinished>)> {
             let all = unsafe { gather(std::slice::from_raw_parts(iov, n as usize)) };
             h.begin_write(&all, r.offset, flags(dsync))
         }
+        // The policy of this queue is that buffers are chosen when a read starts.
+        What::Choose { .. } => Err(libc::EINVAL),
         What::Sync { data_only } => h.sync(data_only).map(|n| (n, None)),
         What::SyncRange { len } => h.sync_range(r.offset, len).map(|n| (n, None)),
         What::Allocate { len } => h.allocate(r.offset, len, false).map(|n| (n, None)),
@@ -182,6 +185,11 @@ impl RawQueue for SimQueue {
         self.call(Call::Wait)?;
         loop {
             let missing = min.min(self.core.in_flight()).saturating_sub(self.core.ready());
+            if missing > 0 && self.core.starving() {
+                self.core.await_buffer();
+                self.start()?;
+                continue;
+            }
             // More than were asked for may have come meanwhile.
             let more = missing > 0 || self.disk.config().reorder && self.random.one_in(2);
             if self.core.running() == 0 || !more {
@@ -193,6 +201,10 @@ impl RawQueue for SimQueue {
     }
 
     fn pop(&mut self) -> Option<Done> {
+        if self.core.starving() {
+            // As below.
+            let _ = self.start();
+        }
         // Now and then something has come without being waited for.
         if self.core.ready() == 0 && self.core.running() > 0 && self.random.one_in(4) {
             self.step();
@@ -217,6 +229,10 @@ impl RawQueue for SimQueue {
     fn cancel(&mut self, user: u64) -> Result<usize> {
         // What has been handed out cannot be taken back.
         Ok(self.core.cancel(user).0)
+    }
+
+    fn starving(&self) -> bool {
+        self.core.starving()
     }
 
     fn end_chain(&mut self) {

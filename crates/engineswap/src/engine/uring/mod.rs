@@ -7,6 +7,7 @@
 mod buffers;
 mod explain;
 mod files;
+mod pools;
 mod queue;
 mod ring;
 mod setup;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use self::buffers::{Buffers, RingBuffers};
 use self::explain::explain;
 use self::files::{Files, RingFiles};
+use self::pools::RingPools;
 use self::queue::{Registered, UringQueue};
 use self::ring::{Ring, Setup};
 use super::base::{Driver, OsEngine};
@@ -45,6 +47,7 @@ pub fn open(config: &UringConfig, mut reasons: Vec<String>) -> Result<Arc<dyn En
         shared: shared_thread(config, &setup)?,
         buffers: Buffers::new(config),
         fixed_vectors: false,
+        chooses: provided_buffers(config)?,
         files: (config.fixed_files == Some(true)).then(Files::new),
         reasons: Vec::new(),
     };
@@ -60,6 +63,19 @@ pub fn open(config: &UringConfig, mut reasons: Vec<String>) -> Result<Arc<dyn En
     });
     reasons.extend(dropped);
     Ok(Arc::new(OsEngine::new(Uring { reasons, ..uring })))
+}
+
+/// Whether the kernel is to choose the buffers of pools.
+fn provided_buffers(config: &UringConfig) -> Result<bool> {
+    // What a polled read needs of its buffer is known when it starts.
+    if config.provided_buffers == Some(false) || config.iopoll {
+        return Ok(false);
+    }
+    match pools::probe() {
+        Ok(()) => Ok(true),
+        Err(_) if config.provided_buffers.is_none() => Ok(false),
+        Err(e) => Err(explain("io_uring_register", e, &["provided_buffers needs Linux 5.19".into()])),
+    }
 }
 
 /// A ring that does nothing but own the polling thread that the others share.
@@ -82,6 +98,8 @@ struct Uring {
     /// The kernel has vectored transfers of registered buffers (Linux 6.15).
     fixed_vectors: bool,
     files: Option<Arc<Files>>,
+    /// The kernel chooses the buffers of pools.
+    chooses: bool,
     reasons: Vec<String>,
 }
 
@@ -134,6 +152,7 @@ impl Uring {
         let files = self.files.as_ref().map(|f| RingFiles::new(f, ring)).transpose();
         Ok(Registered {
             buffers: self.buffers.as_ref().map(|b| RingBuffers::new(b, self.fixed_vectors)),
+            pools: self.chooses.then(RingPools::default),
             files: files
                 .map_err(|e| explain("io_uring_register", e, &["fixed_files needs Linux 5.19".into()]))?,
         })

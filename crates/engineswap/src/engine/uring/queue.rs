@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::buffers::RingBuffers;
 use super::files::RingFiles;
+use super::pools::RingPools;
 use super::ring::Ring;
 use super::sys::{self, Sqe};
 use crate::engine::bell::{Bell, FdWaiter};
@@ -46,6 +47,8 @@ pub(super) struct UringQueue {
     /// If several threads share the queue, and its completions need no calls to come out.
     waiter: Option<Arc<dyn RawWaiter>>,
     files: Option<RingFiles>,
+    /// Pools whose buffers the kernel chooses, if it is to.
+    pools: Option<RingPools>,
 }
 
 /// What a ring has registered.
@@ -53,6 +56,7 @@ pub(super) struct UringQueue {
 pub(super) struct Registered {
     pub(super) buffers: Option<RingBuffers>,
     pub(super) files: Option<RingFiles>,
+    pub(super) pools: Option<RingPools>,
 }
 
 impl UringQueue {
@@ -82,6 +86,7 @@ impl UringQueue {
             workers: true,
             force_async: config.force_async,
             polled: config.iopoll,
+            chooses: registered.pools.is_some(),
             // A limit is a link, too.
             limits: !config.sqpoll && !config.iopoll,
             shared: false,
@@ -96,6 +101,7 @@ impl UringQueue {
             waiter: None,
             buffers: registered.buffers,
             files: registered.files,
+            pools: registered.pools,
             interruptions: Interruptions::default(),
             links: !config.sqpoll,
             group: config.reap.unwrap_or(1),
@@ -106,6 +112,7 @@ impl UringQueue {
     /// Puts what is pending into the ring, chains linked as far as possible.
     fn build(&mut self) {
         self.tend();
+        self.core.feed();
         if !self.core.has_pending() {
             return;
         }
@@ -115,6 +122,12 @@ impl UringQueue {
         }
         while self.ring.space() > 0 {
             let Some(mut i) = self.core.next_pending() else { break };
+            if let Some(pool) = self.core.pool(i) {
+                let chooses = self.pools.as_mut().is_some_and(|p| p.knows(&self.ring, &pool));
+                if !chooses && !self.core.choose(i) {
+                    continue;
+                }
+            }
             let Some(mut request) = self.core.request(i) else {
                 self.core.run_inline(i);
                 continue;
@@ -124,15 +137,17 @@ impl UringQueue {
                 break;
             }
             self.put(i, &request, false);
-            if request.limit.is_some() {
-                // Nothing is linked to it: what cancels it can then only be the time.
+            if request.limit.is_some() || matches!(request.what, What::Choose { .. }) {
+                // Nothing is linked to it: what cancels it can then only be the time. And what finds no buffer
+                // starts again later.
                 continue;
             }
             // The kernel starts a linked request only after the full success of the one before; that is what a
             // chain means as long as one request is the whole rest of its operation.
             while self.links && request.whole && self.ring.space() > 0 {
                 let Some(next) = self.core.chained_after(i) else { break };
-                let Some(r) = self.core.request(next).filter(|r| r.limit.is_none()) else { break };
+                let links = |r: &Request| r.limit.is_none() && !matches!(r.what, What::Choose { .. });
+                let Some(r) = self.core.request(next).filter(links) else { break };
                 self.ring.link_last();
                 self.put(next, &r, true);
                 (i, request) = (next, r);
@@ -152,6 +167,16 @@ impl UringQueue {
         let dsync_flag = |dsync| if dsync { libc::RWF_DSYNC as u32 } else { 0 };
         match r.what {
             What::Read { ptr, len } => (s.opcode, s.addr, s.len) = (sys::OP_READ, ptr as u64, len),
+            What::Choose { len } => {
+                (s.opcode, s.len) = (sys::OP_READ, len);
+                let pool = self.core.pool(i);
+                if let Some(group) = self.pools.as_ref().zip(pool).and_then(|(pools, p)| pools.want(&p)) {
+                    s.flags |= sys::IOSQE_BUFFER_SELECT;
+                    s.rest[0] = u64::from(group.to_le());
+                    self.core.set_choosing(i);
+                    self.core.stats().chosen();
+                }
+            }
             What::ReadV { iov, n } => (s.opcode, s.addr, s.len) = (sys::OP_READV, iov as u64, n),
             What::Write { ptr, len, dsync } => {
                 (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_WRITE, ptr as u64, len, dsync_flag(dsync));
@@ -250,10 +275,9 @@ impl UringQueue {
                 // A timer is made again with its operation; if the kernel had memory for that alone, it has no
                 // limit now. A cancellation is asked for again.
                 self.lost += 1;
-            } else if linked {
-                self.core.unlink(i)
             } else {
-                self.core.take_back(i)
+                self.chosen(i, 0);
+                if linked { self.core.unlink(i) } else { self.core.take_back(i) }
             }
         }
         self.reap();
@@ -290,17 +314,30 @@ impl UringQueue {
     /// Takes all completions that are there.
     fn reap(&mut self) -> bool {
         let mut any = false;
-        while let Some((tag, res)) = self.ring.take() {
+        while let Some((tag, res, flags)) = self.ring.take() {
             if !any {
                 self.core.tick();
                 any = true;
             }
             // A stale tag has no slot any more.
             if let Some(i) = self.core.slot_of(tag) {
+                self.chosen(i, flags);
                 self.core.complete(i, i64::from(res));
             }
         }
         any
+    }
+
+    /// Takes over the buffer that the kernel has chosen for a read, if it was to, and has.
+    fn chosen(&mut self, i: u32, flags: u32) {
+        if !self.core.was_choosing(i) {
+            return;
+        }
+        if let Some((pools, pool)) = self.pools.as_mut().zip(self.core.pool(i))
+            && let Some(buf) = pools.chosen(&self.ring, &pool, flags)
+        {
+            self.core.chosen(i, buf);
+        }
     }
 
     fn drain(&mut self) -> Result<()> {
@@ -335,6 +372,10 @@ impl RawQueue for UringQueue {
             let missing = min.min(self.core.in_flight()).saturating_sub(self.core.ready());
             let missing = missing.min(self.core.running()) as u32;
             if missing == 0 && self.ring.queued() == 0 && !self.core.has_pending() {
+                if min > 0 && self.core.starving() {
+                    self.core.await_buffer();
+                    continue;
+                }
                 return Ok(());
             }
             // Completions that are there already need no call.
@@ -353,6 +394,10 @@ impl RawQueue for UringQueue {
 
     fn pop(&mut self) -> Option<Done> {
         self.tend();
+        if self.core.starving() {
+            // An error comes out again, and is reported, at the next submit or wait.
+            let _ = self.submit();
+        }
         if self.core.ready() == 0 && self.core.running() > 0 {
             self.reap();
             let hidden = self.ring.needs_enter() || self.ring.polls();
@@ -390,6 +435,10 @@ impl RawQueue for UringQueue {
         Ok(ended + asked.len())
     }
 
+    fn starving(&self) -> bool {
+        self.core.starving()
+    }
+
     fn end_chain(&mut self) {
         self.core.end_chain();
     }
@@ -420,6 +469,9 @@ impl Drop for UringQueue {
             std::mem::forget(std::mem::replace(&mut self.core, core));
         }
         // As long as the ring is open.
+        if let Some(pools) = self.pools.take() {
+            pools.leave(&self.ring);
+        }
         self.files = None;
     }
 }

@@ -351,8 +351,8 @@ impl Ring {
         self.flags & sys::SETUP_IOPOLL != 0
     }
 
-    /// Takes a completion out: its tag and result.
-    pub(super) fn take(&mut self) -> Option<(u64, i32)> {
+    /// Takes a completion out: its tag, result and flags.
+    pub(super) fn take(&mut self) -> Option<(u64, i32, u32)> {
         let head = self.word(self.cq_head).load(Ordering::Relaxed);
         if head == self.word(self.cq_tail).load(Ordering::Acquire) {
             return None;
@@ -360,7 +360,7 @@ impl Ring {
         // SAFETY: the masked index is within the array of completions, and the kernel has published this one.
         let cqe = unsafe { self.cqes.add((head & self.cq_mask) as usize).read() };
         self.word(self.cq_head).store(head.wrapping_add(1), Ordering::Release);
-        Some((cqe.user_data, cqe.res))
+        Some((cqe.user_data, cqe.res, cqe.flags))
     }
 }
 

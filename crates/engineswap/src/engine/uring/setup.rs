@@ -156,7 +156,7 @@ fn try_requests(ring: &mut Ring, file: &std::fs::File, buf: &mut [u8]) -> std::r
                 Err(libc::EINTR) if tries < 1000 => {}
                 Err(e) => return Err(e),
             }
-            if let Some((tag, res)) = ring.take() {
+            if let Some((tag, res, _)) = ring.take() {
                 if tag == sqe.user_data && res >= 0 {
                     break;
                 }

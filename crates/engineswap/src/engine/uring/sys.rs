@@ -43,6 +43,11 @@ pub(super) const REGISTER_IOWQ_MAX_WORKERS: u32 = 19;
 pub(super) const REGISTER_RING_FDS: u32 = 20;
 pub(super) const UNREGISTER_RING_FDS: u32 = 21;
 
+pub(super) const REGISTER_PBUF_RING: u32 = 22;
+pub(super) const UNREGISTER_PBUF_RING: u32 = 23;
+/// A completion's flag: it has a buffer of a pool, whose number is in the upper 16 bits.
+pub(super) const CQE_BUFFER: u32 = 1 << 0;
+
 pub(super) const SQ_NEED_WAKEUP: u32 = 1 << 0;
 
 pub(super) const SQ_CQ_OVERFLOW: u32 = 1 << 1;
@@ -70,6 +75,7 @@ pub(super) const OP_WRITEV_FIXED: u8 = 61;
 pub(super) const IOSQE_FIXED_FILE: u8 = 1 << 0;
 pub(super) const IOSQE_IO_LINK: u8 = 1 << 2;
 pub(super) const IOSQE_ASYNC: u8 = 1 << 4;
+pub(super) const IOSQE_BUFFER_SELECT: u8 = 1 << 5;
 pub(super) const FSYNC_DATASYNC: u32 = 1 << 0;
 
 /// struct io_uring_sqe: one request.

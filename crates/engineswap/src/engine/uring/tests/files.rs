@@ -274,7 +274,7 @@ fn a_refusal_says_what_is_missing() {
 }
 
 /// What the engine says when it is opened under such an injected fault; `None` if it opens (or cannot be traced).
-fn refused(uri: &str, fault: &str) -> Option<String> {
+pub(super) fn refused(uri: &str, fault: &str) -> Option<String> {
     let run = Command::new("strace")
         .args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("inject={fault}")])
         .arg(std::env::current_exe().unwrap())

@@ -7,6 +7,7 @@ mod files;
 mod limits;
 mod options;
 mod polling;
+mod pools;
 mod workers;
 
 use std::path::Path;

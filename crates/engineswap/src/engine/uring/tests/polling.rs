@@ -100,7 +100,7 @@ fn the_polling_thread_sleeps_after_its_idle_time() {
         // SAFETY: a request that points to nothing.
         assert!(unsafe { ring.put(sys::Sqe { opcode: sys::OP_NOP, user_data: 1, ..Default::default() }) });
         ring.enter(1, 0).unwrap();
-        assert_eq!(ring.take(), Some((1, 0)));
+        assert_eq!(ring.take(), Some((1, 0, 0)));
         if sleeps {
             eventually("asleep", || ring.submitter_sleeps());
         } else {
