@@ -8,6 +8,7 @@ mod limits;
 mod options;
 mod polling;
 mod pools;
+mod trace;
 mod workers;
 
 use std::path::Path;

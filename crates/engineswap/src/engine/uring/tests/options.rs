@@ -30,6 +30,24 @@ fn setup_flags_reach_the_kernel_and_can_be_left_out() {
 }
 
 #[test]
+fn a_refused_request_stops_those_after_it_unless_all_are_submitted() {
+    for (flags, want) in [(sys::SETUP_SUBMIT_ALL, 3), (0, 2)] {
+        let mut ring = match Ring::new(4, &Setup { flags, ..Setup::default() }) {
+            Ok(ring) => ring,
+            Err(e) => return println!("skipped: {}", std::io::Error::from_raw_os_error(e)),
+        };
+        // Not a kind of request.
+        for opcode in [sys::OP_NOP, 255, sys::OP_NOP] {
+            // SAFETY: requests that point to nothing.
+            assert!(unsafe { ring.put(sys::Sqe { opcode, ..Default::default() }) });
+        }
+        assert_eq!(ring.enter(0, 0), Ok(want));
+        let results: Vec<i32> = std::iter::from_fn(|| ring.take()).map(|c| c.1).collect();
+        assert_eq!(results, [0, -libc::EINVAL, 0][..want as usize]);
+    }
+}
+
+#[test]
 fn a_ring_of_a_single_issuer_is_its_threads_alone() {
     for (flags, want) in [(sys::SETUP_SINGLE_ISSUER, Err(libc::EEXIST)), (0, Ok(0))] {
         let ring = match Ring::new(4, &Setup { flags, ..Setup::default() }) {
