@@ -47,6 +47,13 @@ rdb::IOStatus Engine::Open(const std::string &uri, std::shared_ptr<Engine> *out)
     if (engineswap_open(uri.c_str(), &handle, &err) != ENGINESWAP_OK)
         return StatusOf(err);
     out->reset(new Engine(handle));
+    // The names of files are RocksDB's own, on the real file system: an engine must have its files there too.
+    const std::string name = engineswap_engine_name(handle);
+    if (name != "posix" && name != "libaio" && name != "io_uring") {
+        out->reset();
+        return rdb::IOStatus::InvalidArgument("the engine '" + name +
+                                              "' has no files that RocksDB could find; valid: posix, libaio, io_uring");
+    }
     return rdb::IOStatus::OK();
 }
 
