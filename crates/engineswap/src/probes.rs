@@ -161,6 +161,8 @@ pub(crate) fn code(result: std::result::Result<u64, &Error>) -> i64 {
     let errno = |e: &Error| match e.kind() {
         ErrorKind::Canceled => libc::ECANCELED,
         ErrorKind::InvalidInput => libc::EINVAL,
+        ErrorKind::TimedOut => libc::ETIMEDOUT,
+        ErrorKind::Unsupported => libc::EOPNOTSUPP,
         _ => libc::EIO,
     };
     match result {

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use engineswap::mem::{AlignedBuf, FrameArena};
-use engineswap::{Buf, Direct, Done, ErrorKind, Io, Op, OpClass, OpKind, OpenHow, Purpose, probes};
+use engineswap::{Buf, Direct, Done, ErrorKind, File, Io, Op, OpClass, OpKind, OpenHow, Purpose, probes};
 
 const SCRIPT: &str = "
 struct engineswap_op {
@@ -266,6 +266,7 @@ fn child(uri: &str, dir: &Path) {
     k.beside("unlink", 0, Err(libc::ENOENT));
     io.sync_dir(dir).unwrap();
     k.beside("sync_dir", 0, Ok(0));
+    taken_back(&io, &mut k, &f, dir);
     // A queue, dropped with operations in flight.
     let mut q = io.queue(8).unwrap();
     for i in 0..8 {
@@ -279,6 +280,45 @@ fn child(uri: &str, dir: &Path) {
     how_it_was_done(&mut k, f.is_direct());
     let lines: Vec<String> = k.counts.iter().map(|(name, n)| format!("{name}: {n}\n")).collect();
     std::fs::write(dir.join("known"), lines.concat()).unwrap();
+}
+
+/// Operations that end before they are done: taken back before they are started, or by time or by their caller while
+/// the kernel has them.
+fn taken_back(io: &Io, k: &mut Known, f: &File, dir: &Path) {
+    let read =
+        |f: &File, user| Op::read(f, 0, 4096, Buf::Aligned(AlignedBuf::zeroed(4096)), Purpose(0)).user(user);
+    let mut q = io.queue(4).unwrap();
+    q.push(read(f, 1)).unwrap();
+    q.push(read(f, 1)).unwrap();
+    assert_eq!(q.cancel(1).unwrap(), 2);
+    for _ in 0..2 {
+        assert_eq!(q.pop().unwrap().result.unwrap_err().kind(), ErrorKind::Canceled);
+        k.beside("read", 4096, Err(libc::ECANCELED));
+    }
+    if k.engine != "io_uring" {
+        q.push(read(f, 1).time_limit(Duration::from_millis(1))).unwrap();
+        assert_eq!(q.pop().unwrap().result.unwrap_err().kind(), ErrorKind::Unsupported);
+        k.beside("read", 4096, Err(libc::EOPNOTSUPP));
+        return;
+    }
+    // A read of a pipe that nobody writes to.
+    let path = dir.join("pipe");
+    let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: the name is a zero-terminated string.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let both = OpenHow { read: true, write: true, ..OpenHow::default() };
+    let pipe = io.open(&path, &both).unwrap();
+    k.beside("open", 0, Ok(0));
+    q.push(read(&pipe, 2).time_limit(Duration::from_millis(2))).unwrap();
+    q.wait(1).unwrap();
+    assert_eq!(q.pop().unwrap().result.unwrap_err().kind(), ErrorKind::TimedOut);
+    k.count("read", 0, 4096, Err(libc::ETIMEDOUT));
+    q.push(read(&pipe, 3)).unwrap();
+    q.submit().unwrap();
+    assert_eq!(q.cancel(3).unwrap(), 1);
+    q.wait(1).unwrap();
+    assert_eq!(q.pop().unwrap().result.unwrap_err().kind(), ErrorKind::Canceled);
+    k.count("read", 0, 4096, Err(libc::ECANCELED));
 }
 
 /// What the child expects is what the engine has counted.
@@ -309,6 +349,8 @@ fn how_it_was_done(k: &mut Known, direct: bool) {
         let op = key.trim_end_matches(']').rsplit(", ").next().unwrap();
         let queued = match (k.engine, op) {
             ("posix", _) => 0,
+            // And two of a pipe that end early.
+            ("io_uring", "read") => 70 + 2 + 2,
             (_, "read") => 70 + 2,
             // The first batch (buffered, its durable ones only), the chain, the dropped queue.
             (_, "write") if direct => 40 + 1 + 8,

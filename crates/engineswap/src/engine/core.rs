@@ -10,6 +10,8 @@
 
 mod pools;
 mod requests;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
