@@ -27,6 +27,9 @@ use crate::{Error, ErrorKind, Result};
 
 /// The most that one read or write call transfers on Linux, and a multiple of every alignment.
 const MAX_TRANSFER: u64 = 0x7fff_f000;
+/// Why a transfer cannot be polled for, and what to do.
+pub(crate) const NOT_POLLED: &str = "iopoll: this file's device cannot be polled; it needs polling queues (of an NVMe \
+     drive: nvme.poll_queues=N on the kernel's command line), or an engine without iopoll";
 /// After so many EAGAIN an operation is done by a plain, blocking call.
 const MAX_AGAIN: u32 = 64;
 /// So often an operation of a shared queue is started again because the thread that submitted it has ended. A bad
@@ -511,10 +514,7 @@ impl Core {
                 }
                 libc::EOPNOTSUPP if self.policy.polled => {
                     let e = Error::from_errno(base::name(op.kind), errno).at(op.file.path());
-                    let e = e.range(op.offset, op.len).detail(
-                        "iopoll: this file's device cannot be polled; it needs polling queues (of an NVMe drive: \
-                         nvme.poll_queues=N on the kernel's command line), or an engine without iopoll",
-                    );
+                    let e = e.range(op.offset, op.len).detail(NOT_POLLED);
                     return self.finish_counted(i, now, Err(e));
                 }
                 // Plain calls know what to do without RWF_DSYNC, without fallocate, and with a device that

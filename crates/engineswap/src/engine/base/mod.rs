@@ -36,6 +36,10 @@ pub(crate) trait Driver: Send + Sync {
     const NAME: &'static CStr;
     /// What it is.
     fn info(&self) -> EngineInfo;
+    /// A file has been opened; an error if the driver cannot do what was asked of it with this file.
+    fn opened(&self, _file: &OsFile) -> Result<()> {
+        Ok(())
+    }
     /// A queue for the calling thread.
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>>;
     /// A queue that threads may share.
@@ -76,7 +80,11 @@ impl<D: Driver> Engine for OsEngine<D> {
     }
 
     fn open(&self, path: &Path, how: &OpenHow) -> Result<File> {
-        named::<D, _>(c"open", || Ok(File::from_raw(Arc::new(OsFile::open(path, how, &self.stats)?))))
+        named::<D, _>(c"open", || {
+            let file = OsFile::open(path, how, &self.stats)?;
+            self.driver.opened(&file)?;
+            Ok(File::from_raw(Arc::new(file)))
+        })
     }
 
     fn metadata(&self, path: &Path) -> Result<Option<Metadata>> {

@@ -7,6 +7,7 @@
 mod buffers;
 mod explain;
 mod files;
+mod polling;
 mod pools;
 mod queue;
 mod ring;
@@ -21,11 +22,12 @@ use std::sync::Arc;
 use self::buffers::{Buffers, RingBuffers};
 use self::explain::explain;
 use self::files::{Files, RingFiles};
+use self::polling::Polling;
 use self::pools::RingPools;
 use self::queue::{Registered, UringQueue};
 use self::ring::{Ring, Setup};
 use super::base::{Driver, OsEngine};
-use super::{Engine, RawQueue, RawRegistration, Unregistered};
+use super::{Engine, OsFile, RawQueue, RawRegistration, Unregistered};
 use crate::io::EngineInfo;
 use crate::mem::Region;
 use crate::stats::Stats;
@@ -48,6 +50,7 @@ pub fn open(config: &UringConfig, mut reasons: Vec<String>) -> Result<Arc<dyn En
         buffers: Buffers::new(config),
         fixed_vectors: false,
         chooses: provided_buffers(config)?,
+        polling: Polling::default(),
         files: (config.fixed_files == Some(true)).then(Files::new),
         reasons: Vec::new(),
     };
@@ -100,6 +103,7 @@ struct Uring {
     files: Option<Arc<Files>>,
     /// The kernel chooses the buffers of pools.
     chooses: bool,
+    polling: Polling,
     reasons: Vec<String>,
 }
 
@@ -164,6 +168,10 @@ impl Driver for Uring {
 
     fn info(&self) -> EngineInfo {
         EngineInfo { name: "io_uring", uri: self.config.to_string(), reasons: self.reasons.clone() }
+    }
+
+    fn opened(&self, file: &OsFile) -> Result<()> {
+        if self.config.iopoll { self.polling.check(file, &self.setup) } else { Ok(()) }
     }
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {

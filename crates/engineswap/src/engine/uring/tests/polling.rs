@@ -125,6 +125,21 @@ fn polled_completions_come_or_the_error_says_what_is_missing() {
         };
         let dir = dir();
         let f = filled(&io, dir.path(), 4);
+        // Now that there is something to read, it shows at the opening.
+        let direct = OpenHow::read().direct(Direct::Prefer);
+        let again = io.open(f.path(), &direct);
+        let polled = match &again {
+            Ok(_) => true,
+            Err(e) => {
+                assert_eq!((e.kind(), e.errno()), (ErrorKind::Unsupported, Some(libc::EOPNOTSUPP)));
+                assert!(e.path() == Some(f.path()) && e.to_string().contains("nvme.poll_queues"), "{e}");
+                false
+            }
+        };
+        // Plain calls serve buffered files, and files that are only written to cannot be tried.
+        assert!(io.open(f.path(), &OpenHow::read()).is_ok());
+        let write = OpenHow { write: true, direct: Direct::Prefer, ..OpenHow::default() };
+        assert!(io.open(f.path(), &write).is_ok());
         let mut q = io.queue(4).unwrap();
         q.push(read_page(&f, 1)).unwrap();
         q.push(read_page(&f, 2)).unwrap();
@@ -134,6 +149,7 @@ fn polled_completions_come_or_the_error_says_what_is_missing() {
                 match &d.result {
                     Ok(_) => check(d),
                     Err(e) => {
+                        assert!(!polled, "{e}");
                         assert_eq!((e.kind(), e.errno()), (ErrorKind::Unsupported, Some(libc::EOPNOTSUPP)));
                         assert!(e.to_string().contains("nvme.poll_queues"), "{e}");
                     }
