@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use engineswap::mem::{AlignedBuf, FrameArena};
+use engineswap::mem::{AlignedBuf, FrameArena, ReadPool};
 use engineswap::{Buf, Direct, Done, ErrorKind, File, Io, Op, OpKind, OpenHow, Purpose, Queue};
 
 const PAGE: usize = 4096;
@@ -59,6 +59,14 @@ fn stress(uri: &str) {
     assert_eq!(stats.reads().errors, 0);
 }
 
+/// Where reads have their buffers from.
+struct Memory {
+    arena: std::sync::Arc<FrameArena>,
+    /// As many as the operations of a batch, whose results are kept; and fewer.
+    enough: ReadPool,
+    few: ReadPool,
+}
+
 /// A thread's part of a file, and what it must hold.
 struct Part {
     file: File,
@@ -68,7 +76,11 @@ struct Part {
 
 fn worker(io: &Io, dir: &Path, thread: usize, seed: u64, end: Instant) -> u64 {
     let mut r = Random(seed.wrapping_add(thread as u64 * 7919) | 1);
-    let arena = FrameArena::new(PAGE, 64);
+    let memory = Memory {
+        arena: FrameArena::new(PAGE, 64),
+        enough: ReadPool::new(PAGE, 48),
+        few: ReadPool::new(PAGE, 3),
+    };
     let mut parts: Vec<Part> = [("buffered", Direct::No), ("direct", Direct::Prefer)]
         .iter()
         .map(|(name, direct)| {
@@ -89,7 +101,7 @@ fn worker(io: &Io, dir: &Path, thread: usize, seed: u64, end: Instant) -> u64 {
             2 => abandon(io, dir, thread, &mut r),
             3 => queue = io.queue(1 + r.below(20) as u32).unwrap(),
             4 => refused(io, part),
-            n => part.batch(io, &mut queue, n > 12, &arena, &mut r),
+            n => part.batch(io, &mut queue, n > 12, &memory, &mut r),
         }
     }
     for part in &parts {
@@ -117,16 +129,11 @@ impl Part {
     }
 
     /// Reads and writes of different pages, in flight together; some in chains, some into frames.
-    fn batch(
-        &mut self,
-        io: &Io,
-        queue: &mut Queue,
-        run: bool,
-        arena: &std::sync::Arc<FrameArena>,
-        r: &mut Random,
-    ) {
+    fn batch(&mut self, io: &Io, queue: &mut Queue, run: bool, memory: &Memory, r: &mut Random) {
         let unit = self.file.alignment().offset as u64;
         let (start, stride, n) = (r.below(PAGES as u64), 1 + 2 * r.below(8), 1 + r.below(40));
+        let how = r.below(2);
+        let pool = if run && how == 0 { &memory.enough } else { &memory.few };
         let mut ops = Vec::new();
         let mut want: Vec<Option<Vec<u8>>> = Vec::new();
         for i in 0..n {
@@ -135,7 +142,9 @@ impl Part {
             let op = match r.below(8) {
                 0..4 => {
                     want.push(Some(self.model[at..at + PAGE].to_vec()));
-                    let buf = match (r.below(4), arena.alloc()) {
+                    let buf = match (r.below(6), memory.arena.alloc()) {
+                        (2, _) => Buf::Pool(pool.clone()),
+                        (3, Some(f)) => Buf::Pieces(vec![f.into(), AlignedBuf::zeroed(PAGE).into()]),
                         (0, Some(f)) => Buf::Frame(f),
                         (1, Some(f)) => Buf::Frames(vec![f]),
                         _ => Buf::Aligned(AlignedBuf::zeroed(PAGE)),
@@ -170,12 +179,14 @@ impl Part {
                     Buf::Aligned(b) => b,
                     Buf::Frame(f) => f,
                     Buf::Frames(v) => &v[0],
+                    Buf::Pooled(b) => b,
+                    Buf::Pieces(v) => v[0].bytes(),
                     _ => panic!("another buffer"),
                 };
                 assert!(b == want, "a read of a page");
             }
         };
-        match (run, r.below(2)) {
+        match (run, how) {
             (true, 0) => io.run(ops).into_iter().for_each(&mut check),
             (true, _) => io.run_with(ops, &mut check),
             (false, k) => through(queue, ops, k == 0, &mut check),
@@ -264,4 +275,9 @@ fn io_uring() {
 #[test]
 fn io_uring_without_flags() {
     stress("io_uring?depth=16&single_issuer=off&defer_taskrun=off&coop_taskrun=off&no_sqarray=off");
+}
+
+#[test]
+fn io_uring_with_registered_files() {
+    stress("io_uring?fixed_files&depth=32");
 }

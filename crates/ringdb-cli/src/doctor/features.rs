@@ -25,7 +25,7 @@ pub struct Feature {
 
 /// Engines and options, each tried by reading through a queue. A flag is tried without the others that are on where
 /// the kernel has them.
-const ENGINES: [(&str, &str); 15] = [
+const ENGINES: [(&str, &str); 16] = [
     ("posix", "posix"),
     ("libaio", "libaio"),
     ("io_uring", "io_uring"),
@@ -40,6 +40,7 @@ const ENGINES: [(&str, &str); 15] = [
     ("io_uring?registered_ring", "io_uring?registered_ring"),
     ("io_uring?fixed_files", "io_uring?fixed_files"),
     ("io_uring?fixed_buffers", "io_uring?fixed_buffers"),
+    ("io_uring?provided_buffers", "io_uring?provided_buffers"),
     ("io_uring?force_async", "io_uring?force_async"),
     ("io_uring?sqpoll", "io_uring?sqpoll"),
     ("io_uring?iopoll", "io_uring?iopoll"),
