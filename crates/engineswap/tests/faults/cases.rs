@@ -65,6 +65,18 @@ const PLAIN: &[Row] = &[
     (&["fallocate:error=ENOSPC"], "space", All("allocate", ENOSPC)),
     (&["ftruncate:error=EINTR:when=1+2"], "space", Ok),
     (&["ftruncate:error=EIO"], "space", All("truncate", EIO)),
+    (&["preadv:error=EINTR:when=1+2"], "vectored_reads", Ok),
+    (&["preadv:error=EAGAIN:when=1+2"], "vectored_reads", Ok),
+    (&["preadv:retval=4096:when=1+2"], "vectored_reads", Ok),
+    (&["preadv:retval=0:when=2"], "vectored_reads", Says("read", "short 0")),
+    (&["preadv:error=EIO:when=3"], "vectored_reads", Some(EIO)),
+    (&["pwritev:error=EINTR:when=1+2"], "vectored_writes", Ok),
+    (&["pwritev:retval=4096:when=1+2"], "vectored_writes", Ok),
+    (&["pwritev:retval=0:when=1"], "vectored_writes", Some(EIO)),
+    (&["pwritev:error=ENOSPC:when=2"], "vectored_writes", Some(ENOSPC)),
+    (&["pwritev2:retval=4096:when=1+2"], "vectored_durable", Ok),
+    (&["pwritev2:error=EOPNOTSUPP"], "vectored_durable", Ok),
+    (&["pwritev2:error=EIO:when=1"], "vectored_durable", Some(EIO)),
     (&["openat:error=EMFILE:when=1"], "read", All("open", EMFILE)),
     (&["openat:error=EINTR:when=1"], "read", Ok),
 ];
@@ -151,6 +163,9 @@ const IO_URING: &[Row] = &[
     (&["io_uring_enter:error=EIO:when=+1+"], "read", All("batch", EIO)),
     (&["io_uring_enter:error=EIO:when=+1+"], "write", All("batch", EIO)),
     (&["io_uring_enter:error=EIO:when=+1+"], "durable", Says("batch_sync", "err 5 ")),
+    // A kernel that has no tables of files or buffers, and knows no number of rings.
+    (&["io_uring_register:error=EINVAL"], "read", Ok),
+    (&["io_uring_register:error=EINVAL:when=+1+"], "vectored_reads", Ok),
     (&["io_uring_enter:error=EIO:when=+2+"], "queue", Says("wait", "err 5 ")),
     (&["io_uring_enter:error=ENXIO:when=+3+"], "queue", Says("wait", "err 6 ")),
 ];

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use engineswap::mem::AlignedBuf;
-use engineswap::{Buf, Direct, Done, Error, File, Io, Op, OpKind, OpenHow, Purpose};
+use engineswap::{Buf, Direct, Done, Error, File, Io, Op, OpKind, OpenHow, Piece, Purpose};
 
 const BLOCK: usize = 8192;
 const BLOCKS: u64 = 24;
@@ -24,7 +24,7 @@ pub fn prepare(file: &Path, work: &str) {
     let mut all = Vec::new();
     for n in 0..BLOCKS {
         let mut b = block(n, false);
-        if work == "write" || work == "durable" {
+        if ["write", "durable", "vectored_writes", "vectored_durable"].contains(&work) {
             b[..BLOCK / 2].copy_from_slice(&block(n, true)[..BLOCK / 2]);
         }
         all.extend(b);
@@ -103,6 +103,9 @@ fn steps(io: &Io, work: &str, dir: &Path, r: &mut Report) -> Result<(), Error> {
         "durable" => durable(io, &lone, &batch, r),
         "queue" => queue(io, &batch, r),
         "space" => space(&lone, r),
+        "vectored_reads" => vectored_reads(io, &lone, &batch, r),
+        "vectored_writes" => vectored_writes(io, &lone, &batch, false, r),
+        "vectored_durable" => vectored_writes(io, &lone, &batch, true, r),
         _ => panic!("no work '{work}'"),
     }
     Ok(())
@@ -125,6 +128,47 @@ fn write_op(f: &File, n: u64, dsync: bool) -> Op {
     b.copy_from_slice(&block(n, true));
     let op = Op::write(f, n * BLOCK as u64, BLOCK as u64, Buf::Aligned(b), P).user(n);
     Op { kind: OpKind::Write { dsync }, ..op }
+}
+
+/// The same of two pieces.
+fn halves(b: &[u8]) -> Vec<Piece> {
+    let piece = |half: &[u8]| {
+        let mut b = AlignedBuf::zeroed(BLOCK / 2);
+        b.copy_from_slice(half);
+        Piece::Aligned(b)
+    };
+    b.chunks(BLOCK / 2).map(piece).collect()
+}
+
+fn vectored_reads(io: &Io, lone: &File, batch: &File, r: &mut Report) {
+    let op = |f: &File, n: u64| Op::readv(f, n * BLOCK as u64, halves(&half_read(n)), P).user(n);
+    let alone: Vec<Done> = (0..LONE).flat_map(|n| io.run(vec![op(lone, n)])).collect();
+    let together = io.run((LONE..BLOCKS).map(|n| op(batch, n)).collect());
+    for (name, d) in
+        alone.into_iter().map(|d| ("read", d)).chain(together.into_iter().map(|d| ("batch_read", d)))
+    {
+        match &d.buf {
+            Buf::Pieces(v) => {
+                let bytes: Vec<u8> = v.iter().flat_map(|p| p.bytes()).copied().collect();
+                r.read(name, d.user, d.result.map(|n| n as usize), &bytes);
+            }
+            _ => r.result(name, d.user, d.result.map(|_| ())),
+        }
+    }
+}
+
+fn vectored_writes(io: &Io, lone: &File, batch: &File, dsync: bool, r: &mut Report) {
+    let op = |f: &File, n: u64| {
+        let op = Op::writev(f, n * BLOCK as u64, halves(&block(n, true)), P).user(n);
+        Op { kind: OpKind::Write { dsync }, ..op }
+    };
+    for n in 0..LONE {
+        let d = io.run(vec![op(lone, n)]).remove(0);
+        r.result("write", n, d.result.map(|_| ()));
+    }
+    for d in io.run((LONE..BLOCKS).map(|n| op(batch, n)).collect()) {
+        r.result("batch_write", d.user, d.result.map(|_| ()));
+    }
 }
 
 fn report_read(r: &mut Report, d: Done) {
