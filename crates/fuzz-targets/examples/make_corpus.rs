@@ -196,6 +196,19 @@ fn main() {
     {
         out.put("uri", &i.to_string(), uri.as_bytes());
     }
+    for (i, ops) in [
+        &[0, 4, 7, 5, 0x1E, 6, 9, 8, 17, 8, 1, 12, 9, 4, 11, 0, 0, 17, 0, 18, 3, 11, 0, 1][..],
+        &[0, 4, 7, 14, 3, 2, 0, 0, 0, 6, 0x1A, 4, 9, 1, 33, 5, 77, 8, 4, 16, 17, 1, 0, 5, 8, 18, 9],
+        &[0, 4, 7, 0, 8, 255, 19, 40, 0, 9, 12, 12, 13, 18, 5, 10, 6, 1, 2, 3, 4, 5, 6, 0, 4, 0, 17, 1],
+    ]
+    .iter()
+    .enumerate()
+    {
+        for how in 0..4 {
+            out.put("sequence", &format!("{i}-{how}"), &[&[7, how], *ops].concat());
+        }
+    }
+    out.put("uri", "sim", b"sim?seed=9&plan=on+fsync+fail+EIO&capacity=3m&align=4096&map=off");
     // Files opened, written, read, in batches and by a queue, on each engine.
     for engine in 0..3u8 {
         let mut calls = vec![engine];

@@ -6,6 +6,7 @@
 
 mod capi;
 mod memory;
+mod sequence;
 mod store;
 mod uri;
 
@@ -16,6 +17,7 @@ use ringdb::fuzzing;
 
 pub use capi::capi;
 pub use memory::Memory;
+pub use sequence::sequence;
 pub use store::store;
 pub use uri::uri;
 
@@ -23,13 +25,14 @@ pub use uri::uri;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("batch", fuzzing::batch),
     ("block", fuzzing::block),
     ("capi", capi),
     ("filter", fuzzing::filter),
     ("log", log),
     ("manifest", manifest),
+    ("sequence", sequence),
     ("store", store),
     ("table", table),
     ("uri", uri),

@@ -1,11 +1,29 @@
 //! Engine URIs: no text panics, and what is understood prints as text that means the same.
 
 use engineswap::Config;
-use engineswap::uri::{ENGINES, UringConfig};
+use engineswap::uri::{ENGINES, SimConfig, UringConfig};
 use ringdb::fuzzing::Input;
 
-const VALUES: [&str; 14] =
-    ["", "=", "=on", "=off", "=0", "=1", "=2", "=128", "=4096", "=0,1", "=4294967296", "=-1", "=yes", "=%20"];
+const VALUES: [&str; 18] = [
+    "",
+    "=",
+    "=on",
+    "=off",
+    "=0",
+    "=1",
+    "=2",
+    "=128",
+    "=4096",
+    "=0,1",
+    "=4294967296",
+    "=-1",
+    "=yes",
+    "=%20",
+    "=512",
+    "=3m",
+    "=on+fsync+fail+EIO",
+    "=on%20read%26;%0A",
+];
 
 fn check(text: &str) {
     let Ok(config) = text.parse::<Config>() else { return };
@@ -25,6 +43,9 @@ pub fn uri(data: &[u8]) {
     let mut text = ENGINES[usize::from(input.u8()) % ENGINES.len()].to_owned();
     let mut options: Vec<&str> = UringConfig::OPTIONS.to_vec();
     options.extend(["threads", "depth", ""]);
+    if text == "sim" {
+        options = SimConfig::OPTIONS.to_vec();
+    }
     for i in 0..8 {
         if input.is_empty() {
             break;

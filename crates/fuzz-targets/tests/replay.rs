@@ -63,7 +63,7 @@ fn every_target_has_a_corpus_that_passes() {
     }
 }
 
-/// A second of each target; a failure prints the input.
+/// A second of each target (`RINGDB_REPLAY_SECONDS`), or of one (`RINGDB_REPLAY_TARGET`); a failure prints the input.
 #[test]
 fn changed_inputs_pass() {
     let seed = match std::env::var("RINGDB_SEED") {
@@ -71,12 +71,18 @@ fn changed_inputs_pass() {
         Err(_) => std::time::UNIX_EPOCH.elapsed().expect("clock").as_nanos() as u64,
     };
     println!("RINGDB_SEED={seed}");
+    let seconds =
+        std::env::var("RINGDB_REPLAY_SECONDS").map_or(1, |s| s.parse().expect("a number of seconds"));
+    let only = std::env::var("RINGDB_REPLAY_TARGET").ok();
     for (name, _) in TARGETS {
+        if only.as_deref().is_some_and(|o| o != name) {
+            continue;
+        }
         let mut state = seed;
         let corpus = inputs("corpus", name);
         let (start, mut runs) = (Instant::now(), 0u32);
         // At least some of each, however slow the machine.
-        while runs < 20 || start.elapsed() < Duration::from_secs(1) {
+        while runs < 20 || start.elapsed() < Duration::from_secs(seconds) {
             let mut bytes = corpus[next(&mut state) as usize % corpus.len()].1.clone();
             mutate(&mut bytes, &mut state);
             if let Err(panic) = std::panic::catch_unwind(|| run(name, &bytes)) {

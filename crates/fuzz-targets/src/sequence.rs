@@ -1,0 +1,431 @@
+//! Sequences of operations on a simulated disk with faults and power cuts, beside a model that knows which states are
+//! possible: what was acknowledged is there, what failed may be, and a power cut leaves what the durability levels say.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use engineswap::sim::{Disk, Plan};
+use ringdb::fuzzing::Input;
+use ringdb::{Compression, Db, Durability, Keyspace, Options, Result, SystemEnv, WriteBatch, WriteOptions};
+
+/// Keyspace (0: the default one) and key to value.
+type Map = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
+type State = Rc<Map>;
+type Item = (u8, Vec<u8>, Option<Vec<u8>>);
+
+const DIR: &str = "/db";
+const MAX_OPS: usize = 80;
+/// Beyond so many possible states a run ends: nothing would be checked.
+const MAX_STATES: usize = 200;
+
+const CALLS: [&str; 14] = [
+    "read",
+    "write",
+    "fsync",
+    "fdatasync",
+    "sync_dir",
+    "open",
+    "create",
+    "rename",
+    "unlink",
+    "truncate",
+    "allocate",
+    "submit",
+    "wait",
+    "map",
+];
+const NAMES: [&str; 6] = ["", "*.sst", "*.log", "MANIFEST-*", "CURRENT*", "0*"];
+/// Faults that spoil no data that was acknowledged.
+const ACTIONS: [&str; 9] =
+    ["EIO", "ENOSPC", "EINTR", "ENOMEM", "EAGAIN", "short 100", "torn", "delay 50", "ring"];
+
+fn rule(input: &mut Input<'_>) -> Option<Plan> {
+    let (call, name) = (CALLS[input.u8() as usize % CALLS.len()], NAMES[input.u8() as usize % NAMES.len()]);
+    let n = 1 + input.u8() % 40;
+    let when = match input.u8() & 3 {
+        0 | 1 => format!("nth {n}"),
+        2 => format!("every {n}"),
+        _ => format!("after {n}"),
+    };
+    let action = ACTIONS[input.u8() as usize % ACTIONS.len()];
+    let name = if name.is_empty() || matches!(call, "submit" | "wait") {
+        String::new()
+    } else {
+        format!("\"{name}\"")
+    };
+    Plan::parse(&format!("on {call} {name} {when} {action}")).ok()
+}
+
+fn with(state: &State, items: &[Item]) -> State {
+    let mut map = Map::clone(state);
+    for (keyspace, key, value) in items {
+        match value {
+            Some(v) => drop(map.insert((*keyspace, key.clone()), v.clone())),
+            None => drop(map.remove(&(*keyspace, key.clone()))),
+        }
+    }
+    Rc::new(map)
+}
+
+fn add(to: &mut Vec<State>, more: &[State]) {
+    for s in more {
+        if !to.contains(s) {
+            to.push(s.clone());
+        }
+    }
+}
+
+fn after(states: &[State], items: &[Item]) -> Vec<State> {
+    let mut out = Vec::new();
+    states.iter().for_each(|s| add(&mut out, &[with(s, items)]));
+    out
+}
+
+struct Run {
+    disk: Disk,
+    options: Options,
+    db: Option<(Db, Keyspace)>,
+    /// The states that reads may show; that the store may have when it is opened again; and after a power cut.
+    seen: Vec<State>,
+    kept: Vec<State>,
+    cut: Vec<State>,
+    /// Whether faults may happen now, and have been possible since the store was opened.
+    faulty: bool,
+    was_faulty: bool,
+    /// A write has failed since the store was opened: later ones are refused.
+    failed: bool,
+}
+
+/// Runs the operations that `data` describes.
+pub fn sequence(data: &[u8]) {
+    let mut input = Input::new(data);
+    let mut run = Run::new(input.u8(), input.u8());
+    run.open();
+    for _ in 0..MAX_OPS {
+        if input.is_empty() || run.kept.len() + run.cut.len() > MAX_STATES {
+            break;
+        }
+        run.step(&mut input);
+        if run.disk.is_cut() {
+            run.power_cut(input.u8().into());
+        }
+    }
+    run.end();
+}
+
+impl Run {
+    fn new(seed: u8, how: u8) -> Run {
+        let options = Options::default()
+            .with_cache_bytes(1 << 20)
+            .with_memtable_bytes(64 << 10)
+            .with_background_threads(1)
+            .with_durability(if how & 1 == 0 { Durability::Process } else { Durability::Sync })
+            .with_compression(if how & 2 == 0 { Compression::None } else { Compression::Lz4 })
+            .with_block_bytes(if how & 4 == 0 { 4096 } else { 16384 });
+        let empty = vec![Rc::new(Map::new())];
+        Run {
+            disk: Disk::new(seed.into()),
+            options,
+            db: None,
+            seen: empty.clone(),
+            kept: empty.clone(),
+            cut: empty,
+            faulty: false,
+            was_faulty: false,
+            failed: false,
+        }
+    }
+
+    fn db(&self) -> &(Db, Keyspace) {
+        self.db.as_ref().expect("open")
+    }
+
+    fn try_open(&self) -> Result<(Db, Keyspace)> {
+        let db = Db::open_with_env(DIR, self.options.clone(), self.disk.io(), SystemEnv::shared())?;
+        let keyspace = db.keyspace("other")?;
+        Ok((db, keyspace))
+    }
+
+    /// Everything in the store.
+    fn content(&self) -> Result<State> {
+        let (db, other) = self.db();
+        let mut map = Map::new();
+        for (i, iter) in [(0, db.iter()), (1, other.iter())] {
+            for pair in iter {
+                let (k, v) = pair?;
+                map.insert((i, k.into_vec()), v.into_vec());
+            }
+        }
+        Ok(Rc::new(map))
+    }
+
+    fn heal(&mut self) {
+        self.disk.set_plan(Plan::none());
+        self.faulty = false;
+    }
+
+    /// Opens the store, without faults if it does not open with them.
+    fn open(&mut self) {
+        self.failed = false;
+        self.was_faulty = self.faulty;
+        match self.try_open() {
+            Ok(db) => self.db = Some(db),
+            Err(_) if self.disk.is_cut() => self.power_cut(3),
+            Err(e) if !self.faulty => panic!("it does not open: {e}"),
+            Err(_) => {
+                self.heal();
+                self.open();
+            }
+        }
+    }
+
+    fn reopen(&mut self, close: bool) {
+        if let Some((db, other)) = self.db.take() {
+            drop(other);
+            if close {
+                match db.close() {
+                    Ok(()) => self.cut = self.kept.clone(),
+                    Err(e) => assert!(self.was_faulty || self.disk.is_cut(), "{e}"),
+                }
+            }
+        }
+        self.open();
+        if self.disk.is_cut() {
+            return;
+        }
+        self.settle("it was opened again", |run| run.kept.clone());
+    }
+
+    /// Reads everything, which must be one of the states that are possible now.
+    fn settle(&mut self, when: &str, possible: impl Fn(&Run) -> Vec<State>) {
+        let content = match self.content() {
+            Ok(c) => c,
+            Err(e) => {
+                if self.disk.is_cut() {
+                    return;
+                }
+                assert!(self.faulty, "when {when}: {e}");
+                self.heal();
+                self.content().unwrap_or_else(|e| panic!("when {when}: {e}"))
+            }
+        };
+        let possible = possible(self);
+        assert!(possible.contains(&content), "when {when}, it holds\n{content:?}\nof {possible:?}");
+        self.seen = vec![content.clone()];
+        self.kept = vec![content.clone()];
+        add(&mut self.cut, &[content]);
+    }
+
+    fn power_cut(&mut self, outcome: u64) {
+        let disk = self.disk.crash(outcome);
+        self.disk.cut();
+        self.db = None;
+        self.disk = disk;
+        self.faulty = false;
+        self.open();
+        self.settle("the power was cut", |run| run.cut.clone());
+        self.cut = self.kept.clone();
+    }
+
+    fn key(input: &mut Input<'_>) -> (u8, Vec<u8>) {
+        let b = input.u8();
+        let key = match b >> 1 & 15 {
+            0 => vec![],
+            n => vec![b'a' + n / 3; n as usize % 3 + 1],
+        };
+        (b & 1, key)
+    }
+
+    fn item(input: &mut Input<'_>) -> Item {
+        let (keyspace, key) = Run::key(input);
+        let b = input.u8();
+        let value = (b & 7 > 0).then(|| vec![b; 12 * usize::from(b) + usize::from(b & 7 == 7) * 3000]);
+        (keyspace, key, value)
+    }
+
+    fn write(&mut self, durability: Option<Durability>, items: &[Item]) {
+        let (db, other) = self.db();
+        let result = match (durability, items) {
+            (None, [(0, k, Some(v))]) => db.put(k, v),
+            (None, [(0, k, None)]) => db.delete(k),
+            (None, [(_, k, Some(v))]) => other.put(k, v),
+            (None, [(_, k, None)]) => other.delete(k),
+            _ => {
+                let mut batch = WriteBatch::new();
+                for (keyspace, key, value) in items {
+                    match (keyspace, value) {
+                        (0, Some(v)) => batch.put(key, v),
+                        (0, None) => batch.delete(key),
+                        (_, Some(v)) => batch.put_in(other, key, v),
+                        (_, None) => batch.delete_in(other, key),
+                    }
+                }
+                let options = WriteOptions::default();
+                db.write(batch, &durability.map_or(options, |d| options.durability(d)))
+            }
+        };
+        let durable = durability == Some(Durability::Sync) || self.options.durability == Durability::Sync;
+        match result {
+            Ok(()) => {
+                assert!(!self.failed, "a write is taken after one has failed");
+                self.seen = after(&self.seen, items);
+                self.kept = after(&self.kept, items);
+                match durable {
+                    true => self.cut = self.kept.clone(),
+                    false => add(&mut self.cut, &self.kept.clone()),
+                }
+            }
+            Err(e) => {
+                assert!(self.was_faulty || self.disk.is_cut(), "{e}");
+                if !self.failed {
+                    let (seen, kept) = (after(&self.seen, items), after(&self.kept, items));
+                    add(&mut self.seen, &seen);
+                    add(&mut self.kept, &kept);
+                    add(&mut self.cut, &kept);
+                }
+                self.failed |= matches!(e, ringdb::Error::Stopped(_));
+            }
+        }
+    }
+
+    /// What a read has shown must be so in a state that is possible; others are ruled out.
+    fn observe<T: std::fmt::Debug>(&mut self, got: Result<T>, holds: impl Fn(&Map, &T) -> bool) {
+        match got {
+            Ok(got) => {
+                let before = self.seen.clone();
+                self.seen.retain(|s| holds(s, &got));
+                assert!(!self.seen.is_empty(), "a read shows {got:?}, of {before:?}");
+            }
+            Err(e) => assert!(self.faulty || self.disk.is_cut(), "{e}"),
+        }
+    }
+
+    fn maintained(&mut self, what: Result<()>, durable: bool) {
+        match what {
+            Ok(()) if durable => self.cut = self.kept.clone(),
+            Ok(()) => {}
+            Err(e) => assert!(self.was_faulty || self.disk.is_cut(), "{e}"),
+        }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.u8() % 20 {
+            0..=4 => {
+                let item = Run::item(input);
+                self.write(None, &[item]);
+            }
+            5..=7 => {
+                let b = input.u8();
+                let items: Vec<Item> = (0..1 + (b >> 2 & 7)).map(|_| Run::item(input)).collect();
+                let durability =
+                    [None, Some(Durability::Process), Some(Durability::Sync), None][usize::from(b & 3)];
+                self.write(durability, &items);
+            }
+            8 | 9 => {
+                let key = Run::key(input);
+                let (db, other) = self.db();
+                let got = if key.0 == 0 { db.get(&key.1) } else { other.get(&key.1) };
+                self.observe(got.map(|v| v.map(|v| v.into_vec())), |m, v| m.get(&key) == v.as_ref());
+            }
+            10 => {
+                let n = 1 + input.u8() % 12;
+                let keys: Vec<Vec<u8>> = (0..n).map(|_| Run::key(input).1).collect();
+                let got = self.db().0.multi_get(&keys);
+                let got = got.map(|all| all.into_iter().map(|v| v.map(|v| v.into_vec())).collect::<Vec<_>>());
+                self.observe(got, |m, got| {
+                    keys.iter().zip(got).all(|(k, v)| m.get(&(0, k.clone())) == v.as_ref())
+                });
+            }
+            11 => {
+                let (from, reverse) = (Run::key(input), input.u8() & 1 == 1);
+                let (db, other) = self.db();
+                let range = from.1.clone()..;
+                let iter = if from.0 == 0 { db.range(range) } else { other.range(range) };
+                let got: Result<Vec<_>> = if reverse { iter.rev().collect() } else { iter.collect() };
+                let got = got.map(|mut all| {
+                    if reverse {
+                        all.reverse();
+                    }
+                    all.into_iter().map(|(k, v)| (k.into_vec(), v.into_vec())).collect::<Vec<_>>()
+                });
+                self.observe(got, |m, got| {
+                    let want = m.range(from.clone()..).take_while(|((k, _), _)| *k == from.0);
+                    want.map(|((_, k), v)| (k.clone(), v.clone())).eq(got.iter().cloned())
+                });
+            }
+            12 => {
+                let flushed = self.db().0.flush();
+                self.maintained(flushed, true);
+            }
+            13 => {
+                let compacted = self.db().0.compact_range(..);
+                self.maintained(compacted, false);
+            }
+            14 | 15 => {
+                if let Some(plan) = rule(input) {
+                    self.disk.set_plan(plan);
+                    (self.faulty, self.was_faulty) = (true, true);
+                }
+            }
+            16 => self.heal(),
+            17 => self.reopen(input.u8() & 1 == 0),
+            18 => self.power_cut(input.u8().into()),
+            _ => self.disk.cut_at(self.disk.operations() + u64::from(input.u8())),
+        }
+    }
+
+    /// Without faults, everything is sound again.
+    fn end(&mut self) {
+        self.heal();
+        self.reopen(false);
+        if self.disk.is_cut() {
+            self.power_cut(1);
+        }
+        let report = self.db().0.verify().expect("verify");
+        assert!(report.is_ok(), "{:?}", report.problems);
+        self.power_cut(2);
+        assert!(Path::new(DIR).is_absolute() && self.db.is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes, loses the power, and looks.
+    fn after_faults(plan: &str, how: u8) {
+        for outcome in 0..10 {
+            let mut run = Run::new(1, how);
+            run.open();
+            run.disk.set_plan(Plan::parse(plan).expect("a plan"));
+            (run.faulty, run.was_faulty) = (true, true);
+            for i in 0..20 {
+                run.write(Some(Durability::Sync), &[(0, vec![b'k', i], Some(vec![i; 300]))]);
+            }
+            run.heal();
+            run.power_cut(outcome);
+            run.end();
+        }
+    }
+
+    #[test]
+    fn faults_that_are_told_lose_nothing() {
+        for plan in ["on fdatasync nth 2 EIO", "on write \"*.log\" nth 5 torn", "on any every 3 EINTR"] {
+            after_faults(plan, 0);
+            after_faults(plan, 1);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the power was cut")]
+    fn a_disk_that_lies_is_noticed() {
+        after_faults("on fdatasync lie", 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "the power was cut")]
+    fn a_disk_that_lies_about_durable_writes_is_noticed() {
+        after_faults("on write \"*.log\" lie", 1);
+    }
+}
