@@ -6,6 +6,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 COMPARE_ARGS ?=
 STUDY_ARGS ?=
+SOAK_ARGS ?=
 SHUTTLE_ROUNDS ?= 1000
 PREFIX ?= /usr/local
 # The headers of the RocksDB that `make plugin` builds for: the installed one, or a source tree's.
@@ -92,6 +93,10 @@ kill-rounds: ## Kill a writing process 500 times on each engine and check what s
 shuttle: ## The whole store under Shuttle: thousands of orders of its threads (SHUTTLE_ROUNDS for each test)
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle RINGDB_SHUTTLE_ROUNDS=$(SHUTTLE_ROUNDS) \
 	  $(CARGO) test --locked -p ringdb --test shuttle
+
+.PHONY: soak
+soak: ## Everything randomised, for MINUTES (10); stops at the first failure with its seed (SOAK_ARGS adds options)
+	tools/soak $(MINUTES) $(SOAK_ARGS)
 
 .PHONY: real-crashes
 real-crashes: ## Power cuts, full disks and limits on loop-mounted ext4, xfs and btrfs, 20 rounds on every engine (root)
