@@ -92,7 +92,7 @@ kill-rounds: ## Kill a writing process 500 times on each engine and check what s
 .PHONY: shuttle
 shuttle: ## The whole store under Shuttle: thousands of orders of its threads (SHUTTLE_ROUNDS for each test)
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle RINGDB_SHUTTLE_ROUNDS=$(SHUTTLE_ROUNDS) \
-	  $(CARGO) test --locked -p ringdb --test shuttle
+	  $(CARGO) test --locked -p engineswap -p ringdb --test shuttle
 
 .PHONY: soak
 soak: ## Everything randomised, for MINUTES (10); stops at the first failure with its seed (SOAK_ARGS adds options)

@@ -20,6 +20,7 @@ mod op;
 pub mod probes;
 mod shared;
 mod stats;
+mod sync;
 pub mod uri;
 
 pub use buf::{Buf, Piece};

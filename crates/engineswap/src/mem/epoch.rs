@@ -25,17 +25,21 @@ use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
-/// Number of retirements so far, plus one.
-static EPOCH: AtomicU64 = AtomicU64::new(1);
-/// Tag of the oldest thing not yet dropped; 0 if there is none. Read by every unpin.
-static OLDEST: AtomicU64 = AtomicU64::new(0);
-/// All records ever made, newest first. Records are reused, never freed.
-static RECORDS: AtomicPtr<Record> = AtomicPtr::new(std::ptr::null_mut());
-/// Things to drop, tags ascending.
-static GARBAGE: Mutex<VecDeque<(u64, Garbage)>> = Mutex::new(VecDeque::new());
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use crate::sync::{Mutex, MutexGuard, per_thread, shared};
+
+shared! {
+    /// Number of retirements so far, plus one.
+    static EPOCH: AtomicU64 = AtomicU64::new(1);
+    /// Tag of the oldest thing not yet dropped; 0 if there is none. Read by every unpin.
+    static OLDEST: AtomicU64 = AtomicU64::new(0);
+    /// All records ever made, newest first. Records are reused, never freed.
+    static RECORDS: AtomicPtr<Record> = AtomicPtr::new(std::ptr::null_mut());
+    /// Things to drop, tags ascending.
+    static GARBAGE: Mutex<VecDeque<(u64, Garbage)>> = Mutex::new(VecDeque::new());
+}
 
 type Garbage = Box<dyn Any + Send>;
 
@@ -58,10 +62,29 @@ struct Record {
 // release store; the rest is atomic.
 unsafe impl Sync for Record {}
 
-thread_local! {
+per_thread! {
     static LOCAL: Cell<Option<&'static Record>> = const { Cell::new(None) };
     static CLEANUP: Cleanup = const { Cleanup(Cell::new(None)) };
     static COLLECTING: Cell<bool> = const { Cell::new(false) };
+}
+
+// The cells have no destructor, so that they can be had while the thread ends; under Shuttle they cannot.
+
+#[inline]
+fn local() -> Option<&'static Record> {
+    LOCAL.try_with(Cell::get).unwrap_or_default()
+}
+
+fn set_local(record: Option<&'static Record>) {
+    let _ = LOCAL.try_with(|l| l.set(record));
+}
+
+fn collecting() -> bool {
+    COLLECTING.try_with(Cell::get).unwrap_or_default()
+}
+
+fn set_collecting(yes: bool) {
+    let _ = COLLECTING.try_with(|c| c.set(yes));
 }
 
 /// Gives the thread's record back when the thread ends.
@@ -70,7 +93,7 @@ struct Cleanup(Cell<Option<&'static Record>>);
 impl Drop for Cleanup {
     fn drop(&mut self) {
         if let Some(r) = self.0.take() {
-            LOCAL.set(None);
+            set_local(None);
             r.orphan.set(true);
             if r.guards.get() == 0 {
                 r.give_back();
@@ -125,7 +148,7 @@ pub struct Guard {
 /// Pins the calling thread. May be nested; the outermost guard counts.
 #[inline]
 pub fn pin() -> Guard {
-    let record = match LOCAL.get() {
+    let record = match local() {
         Some(r) => r,
         None => first_pin(),
     };
@@ -142,7 +165,7 @@ pub fn pin() -> Guard {
 fn first_pin() -> &'static Record {
     let r = Record::take();
     if CLEANUP.try_with(|c| c.0.set(Some(r))).is_ok() {
-        LOCAL.set(Some(r));
+        set_local(Some(r));
     } else {
         // The thread is ending: a record for this guard alone.
         r.orphan.set(true);
@@ -152,7 +175,7 @@ fn first_pin() -> &'static Record {
 
 /// Whether the calling thread holds a guard: then nothing that it retires is dropped before it lets go.
 pub fn is_pinned() -> bool {
-    LOCAL.get().is_some_and(|r| r.guards.get() > 0)
+    local().is_some_and(|r| r.guards.get() > 0)
 }
 
 impl Drop for Guard {
@@ -186,7 +209,7 @@ fn unpin(r: &'static Record) {
 fn unpin_with_garbage(r: &'static Record, in_the_way: bool) {
     // An orphan's record may be another thread's by now; `LOCAL` says whether it is still ours.
     let due = in_the_way
-        || LOCAL.get().is_none_or(|l| {
+        || local().is_none_or(|l| {
             debug_assert!(std::ptr::eq(l, r) || l.guards.get() == 0);
             let n = l.unpins.get().wrapping_add(1);
             l.unpins.set(n);
@@ -219,16 +242,16 @@ pub fn collect() {
 
 fn collect_locked(mut queue: MutexGuard<'_, VecDeque<(u64, Garbage)>>) {
     // A destructor may retire or unpin: the outer call goes on until nothing is left.
-    if COLLECTING.get() {
+    if collecting() {
         return;
     }
     struct Flag;
     impl Drop for Flag {
         fn drop(&mut self) {
-            COLLECTING.set(false);
+            set_collecting(false);
         }
     }
-    COLLECTING.set(true);
+    set_collecting(true);
     let _flag = Flag;
     loop {
         let free_below = oldest_pin();

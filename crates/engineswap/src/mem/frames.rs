@@ -14,8 +14,10 @@ use super::pages::Pages;
 use super::slots::Clock;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
+
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*, fence};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Most frames of an arena: numbers fit a slot with its marks.
 const MAX_FRAMES: usize = (1 << 31) - 2;

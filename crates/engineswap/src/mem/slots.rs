@@ -3,8 +3,9 @@
 use super::epoch::Guard;
 use super::frames::{FrameArena, FreeFrame, PinnedFrame};
 use super::prefetch::hint;
-use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::sync::{Arc, PoisonError, Weak};
+
+use crate::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Slots of a cache line.
 const LINE: usize = 16;
