@@ -232,7 +232,7 @@ mod tests {
 
         #[test]
         fn no_near_miss_panics_and_what_parses_prints_back(
-            s in "(auto|posix|libaio|io_uring|sim|x)?\\??((depth|threads|seed|plan|capacity|single_issuer|defer_taskrun|sqpoll|sqpoll_cpu|worker_cpus|reap|min_wait_us|y)(=(on|off|0|1|12|0,1|-3|99999999999)?)?&?){0,4}"
+            s in "(auto|posix|libaio|io_uring|sim|x)?\\??((depth|threads|seed|plan|capacity|single_issuer|defer_taskrun|sqpoll|sqpoll_cpu|worker_cpus|fixed_files|provided_buffers|reap|min_wait_us|y)(=(on|off|0|1|12|0,1|0\\+1|0-3|-3|99999999999)?)?&?){0,4}"
         ) {
             if let Ok(c) = parse(&s) {
                 prop_assert_eq!(parse(&c.to_string()).unwrap(), c);
