@@ -4,6 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+CAMPAIGN_ARGS ?=
 COMPARE_ARGS ?=
 STUDY_ARGS ?=
 SOAK_ARGS ?=
@@ -37,6 +38,7 @@ deps: ## Install the Debian packages that the tests use (or name them)
 .PHONY: test
 test: deps ## Install what is missing, then run the whole test suite
 	$(CARGO) test --workspace --locked --no-fail-fast
+	$(MAKE) mutations
 
 .PHONY: lint
 lint: ## Formatting, clippy with warnings as errors, documentation, the repository's own rules
@@ -88,6 +90,14 @@ bench: build ## Run the standard workloads on a store of moderate size (BENCH_AR
 .PHONY: kill-rounds
 kill-rounds: ## Kill a writing process 500 times on each engine and check what survives
 	RINGDB_KILL_ROUNDS=500 $(CARGO) test --release --locked -p ringdb --test kill -- --nocapture
+
+.PHONY: campaign
+campaign: ## Cut the power, and fail, at every operation of many histories: 100,000 times each (CAMPAIGN_ARGS; --help)
+	$(CARGO) test --release --locked -p ringdb --test campaign -- run $(CAMPAIGN_ARGS)
+
+.PHONY: mutations
+mutations: ## Break each safety rule of the store, one at a time, and see that the crash campaign notices
+	$(CARGO) test --locked -p ringdb --features mutations --test campaign -- mutations
 
 .PHONY: shuttle
 shuttle: ## The whole store under Shuttle: thousands of orders of its threads (SHUTTLE_ROUNDS for each test)

@@ -16,6 +16,7 @@ mod error;
 mod file;
 mod io;
 pub mod mem;
+mod mutation;
 mod op;
 pub mod probes;
 mod shared;
@@ -28,6 +29,8 @@ pub use engine::sim;
 pub use error::{Error, ErrorKind, Result};
 pub use file::{Advice, Alignment, Direct, File, FileInfo, FileLock, MappedFile, OpenHow};
 pub use io::{DirEntry, EngineInfo, Io, Metadata, Queue, Registration};
+#[cfg(feature = "mutations")]
+pub use mutation::ignore_short_writes;
 pub use op::{Done, Op, OpKind, Purpose};
 pub use shared::SharedQueue;
 pub use stats::{IoStats, OpClass, OpStats};

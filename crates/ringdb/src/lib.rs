@@ -80,6 +80,10 @@ mod log;
 mod manifest;
 mod memtable;
 mod merge;
+#[cfg(feature = "mutations")]
+pub mod mutation;
+#[cfg(not(feature = "mutations"))]
+mod mutation;
 mod options;
 mod purpose;
 mod stats;

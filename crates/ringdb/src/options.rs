@@ -51,6 +51,12 @@ pub struct Options {
     pub filter_bits_per_key: u32,
     /// Threads that flush and compact. Default: the number of cores, at most 4.
     pub background_threads: usize,
+    /// Bytes of a log segment, from 64 KiB to 1 GiB. Default 0: a quarter of a memtable, from 1 to 16 MiB.
+    pub log_segment_bytes: u64,
+    /// About how large the tables are that compactions write, from 64 KiB. Default 0: as a memtable, from 1 to 64 MiB.
+    pub table_bytes: u64,
+    /// The manifest is rewritten when it is this large (and twice as large as when it was begun). Default 4 MiB.
+    pub manifest_bytes: u64,
     /// Make the store if it is missing. Default true.
     pub create_if_missing: bool,
     /// If the log is corrupt before its tail, recover what precedes the damage instead of failing. Default false.
@@ -69,6 +75,9 @@ impl Default for Options {
             last_level_compression: Compression::None,
             filter_bits_per_key: 10,
             background_threads: 0,
+            log_segment_bytes: 0,
+            table_bytes: 0,
+            manifest_bytes: 4 << 20,
             create_if_missing: true,
             recover_damaged_log: false,
         }
@@ -111,6 +120,12 @@ impl Options {
         with_filter_bits_per_key filter_bits_per_key: u32,
         /// Sets the number of background threads (0: choose).
         with_background_threads background_threads: usize,
+        /// Sets the size of a log segment in bytes (0: choose).
+        with_log_segment_bytes log_segment_bytes: u64,
+        /// Sets the size of compacted tables in bytes (0: choose).
+        with_table_bytes table_bytes: u64,
+        /// Sets the size in bytes from which on the manifest is rewritten.
+        with_manifest_bytes manifest_bytes: u64,
         /// Sets whether a missing store is made.
         with_create_if_missing create_if_missing: bool,
         /// Sets whether what precedes damage in the log is recovered.
@@ -183,6 +198,20 @@ impl Options {
                 self.filter_bits_per_key
             ));
         }
+        if self.log_segment_bytes != 0
+            && !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&self.log_segment_bytes)
+        {
+            return wrong(format!(
+                "log_segment_bytes is {}: from {MIN_SEGMENT_BYTES} (64 KiB) to {MAX_SEGMENT_BYTES} (1 GiB), 0 to choose",
+                self.log_segment_bytes
+            ));
+        }
+        if self.table_bytes != 0 && self.table_bytes < MIN_TABLE_BYTES {
+            return wrong(format!(
+                "table_bytes is {}: at least {MIN_TABLE_BYTES} (64 KiB), 0 to choose",
+                self.table_bytes
+            ));
+        }
         if self.background_threads > MAX_BACKGROUND_THREADS {
             return wrong(format!(
                 "background_threads is {}: at most {MAX_BACKGROUND_THREADS}, 0 to choose",
@@ -195,6 +224,22 @@ impl Options {
     /// Bytes at which a memtable is switched: at most a quarter of the budget.
     pub(crate) fn memtable_limit(&self) -> u64 {
         self.memtable_bytes.min((self.cache_bytes / 4).max(MIN_MEMTABLE_BYTES))
+    }
+
+    /// Bytes of a log segment: as set, or a quarter of a memtable, within reason.
+    pub(crate) fn segment_bytes(&self, most: u64) -> u64 {
+        match self.log_segment_bytes {
+            0 => (self.memtable_limit() / 4).next_power_of_two().clamp(1 << 20, most),
+            n => n,
+        }
+    }
+
+    /// Bytes of a table that a compaction writes: as set, or as a memtable, within reason.
+    pub(crate) fn compacted_table_bytes(&self) -> u64 {
+        match self.table_bytes {
+            0 => self.memtable_limit().clamp(1 << 20, 64 << 20),
+            n => n,
+        }
     }
 
     /// Background threads: as set, or the number of cores, at most 4, at least 2 (one may flush while the other
@@ -210,12 +255,17 @@ impl Options {
 const MIN_CACHE_BYTES: u64 = 1 << 20;
 const MIN_MEMTABLE_BYTES: u64 = 64 << 10;
 const MAX_MEMTABLE_BYTES: u64 = 16 << 30;
+const MIN_SEGMENT_BYTES: u64 = 64 << 10;
+const MAX_SEGMENT_BYTES: u64 = 1 << 30;
+const MIN_TABLE_BYTES: u64 = 64 << 10;
 const MAX_FILTER_BITS: u32 = 64;
 const MAX_BACKGROUND_THREADS: usize = 64;
 
 /// Cores that this process may use; 2 where that is not known.
 pub(crate) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(2, |n| n.get())
+    // Asked once: it reads a dozen files of the system.
+    static CORES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(2, |n| n.get()))
 }
 
 #[cfg(test)]
@@ -232,6 +282,8 @@ mod tests {
             (d().with_block_bytes(1 << 20), "block_bytes"),
             (d().with_filter_bits_per_key(1000), "filter_bits_per_key is 1000"),
             (d().with_background_threads(1000), "background_threads is 1000"),
+            (d().with_log_segment_bytes(5000), "log_segment_bytes is 5000"),
+            (d().with_table_bytes(5000), "table_bytes is 5000"),
         ] {
             let e = o.validate().unwrap_err();
             assert_eq!(e.kind(), crate::ErrorKind::FixCall);
@@ -239,5 +291,8 @@ mod tests {
         }
         assert!(d().validate().is_ok());
         assert_eq!(d().with_cache_bytes(8 << 20).memtable_limit(), 2 << 20);
+        assert_eq!(d().segment_bytes(16 << 20), 16 << 20);
+        assert_eq!(d().with_log_segment_bytes(64 << 10).segment_bytes(16 << 20), 64 << 10);
+        assert_eq!(d().with_table_bytes(64 << 10).compacted_table_bytes(), 64 << 10);
     }
 }

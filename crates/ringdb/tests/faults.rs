@@ -2,17 +2,13 @@
 //! and a later opening finds everything that was acknowledged.
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/failing.rs"]
-mod failing;
-mod support;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use failing::dying;
-use ringdb::engineswap::{self, Io};
+use ringdb::engineswap::Io;
+use ringdb::engineswap::sim::{CrashOutcome, Disk, Plan};
 use ringdb::{Db, Durability, Env, Error, ErrorKind, Options, SystemEnv, WriteBatch, WriteOptions};
 
 fn options(d: Durability) -> Options {
@@ -82,22 +78,28 @@ fn check(db: &Db, acked: &[String]) {
     }
 }
 
-fn dies_everywhere(d: Durability, kind: engineswap::ErrorKind) {
+/// `error` is what every change of the disk ends with, from the n-th on.
+fn dies_everywhere(d: Durability, error: &str) {
     let o = options(d);
     let mut after = 0;
     let mut failures = 0;
     loop {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("db");
-        let (io, state) = dying(after, kind);
-        let (acked, failed) = run(&path, io, &o);
+        let path = Path::new("/srv/db");
+        let disk = Disk::new(after);
+        let changes =
+            "create,write,fsync,fdatasync,sync_dir,rename,unlink,link,mkdir,rmdir,truncate,allocate,map";
+        disk.set_plan(Plan::parse(&format!("on {changes} after {after} {error}")).unwrap());
+        let (acked, failed) = run(path, disk.io(), &o);
         if let Some(e) = &failed {
             failures += 1;
             let sane = matches!(e.kind(), ErrorKind::Stop | ErrorKind::Retry);
             assert!(sane, "after {after} changes: {e}");
         }
-        // Whatever state the disk was left in, it opens on a healthy one.
-        let db = Db::open(&path, o.clone()).unwrap_or_else(|e| panic!("after {after} changes: {e}"));
+        let hit = !disk.faults_hit().is_empty();
+        // Whatever state the disk was left in, it opens when it is healthy again.
+        disk.set_plan(Plan::none());
+        let db = Db::open_with_env(path, o.clone(), disk.io(), SystemEnv::shared())
+            .unwrap_or_else(|e| panic!("after {after} changes: {e}"));
         check(&db, &acked);
         for kv in db.iter() {
             let (k, _) = kv.unwrap();
@@ -109,7 +111,7 @@ fn dies_everywhere(d: Durability, kind: engineswap::ErrorKind) {
         assert!(report.is_ok(), "after {after} changes: {:?}", report.problems);
         db.put("works", "again").unwrap();
         db.close().unwrap();
-        if failed.is_none() && state.left() > 0 {
+        if failed.is_none() && !hit {
             break;
         }
         after += if after < 40 { 1 } else { 1 + after / 16 };
@@ -119,17 +121,76 @@ fn dies_everywhere(d: Durability, kind: engineswap::ErrorKind) {
 
 #[test]
 fn a_disk_that_dies_loses_nothing_acknowledged() {
-    dies_everywhere(Durability::Process, engineswap::ErrorKind::Io);
+    dies_everywhere(Durability::Process, "EIO");
 }
 
 #[test]
 fn a_disk_that_dies_under_a_sync_store_loses_nothing_acknowledged() {
-    dies_everywhere(Durability::Sync, engineswap::ErrorKind::Io);
+    dies_everywhere(Durability::Sync, "EIO");
 }
 
 #[test]
 fn a_disk_that_is_full_loses_nothing_acknowledged() {
-    dies_everywhere(Durability::Process, engineswap::ErrorKind::NoSpace);
+    dies_everywhere(Durability::Process, "ENOSPC");
+}
+
+/// A store in a full disk's directory with many parents, none of which was there.
+fn deep() -> (Disk, &'static Path) {
+    (Disk::new(1), Path::new("/srv/a/b/store"))
+}
+
+/// Found by the crash campaign: a second try found the parents there and did not make their names durable.
+#[test]
+fn a_second_try_makes_the_names_of_all_parents_durable() {
+    for nth in 1..=4 {
+        let (disk, path) = deep();
+        let open = |disk: &Disk, path: &Path| {
+            Db::open_with_env(path, options(Durability::Sync), disk.io(), SystemEnv::shared())
+        };
+        disk.set_plan(Plan::parse(&format!("on mkdir,sync_dir nth {nth} EIO")).unwrap());
+        open(&disk, path).unwrap_err();
+        let db = open(&disk, path).unwrap();
+        db.put("k", "v").unwrap();
+        let left = disk.crash(CrashOutcome::Nothing);
+        assert_eq!(open(&left, path).unwrap().get("k").unwrap().as_deref(), Some(&b"v"[..]), "{nth}");
+
+        let copy = Path::new("/srv/copies/of/today");
+        disk.set_plan(Plan::parse(&format!("on mkdir,sync_dir nth {nth} EIO")).unwrap());
+        db.checkpoint(copy).unwrap_err();
+        if disk.files().iter().any(|f| f.starts_with(copy)) {
+            continue;
+        }
+        db.checkpoint(copy).unwrap();
+        let left = disk.crash(CrashOutcome::Nothing);
+        assert_eq!(open(&left, copy).unwrap().get("k").unwrap().as_deref(), Some(&b"v"[..]), "{nth}");
+    }
+}
+
+/// Found by the crash campaign: the error of a compaction that was not wanted any more was given to every later
+/// flush and compaction.
+#[test]
+fn a_compaction_that_found_the_disk_full_is_forgotten_when_there_is_room() {
+    let disk = Disk::new(1);
+    let path = Path::new("/srv/db");
+    let o = options(Durability::Process);
+    let db = Db::open_with_env(path, o, disk.io(), SystemEnv::shared()).unwrap();
+    for i in 0..2 {
+        (0..40).for_each(|k| db.put(format!("{k:03}"), vec![i; 700]).unwrap());
+        db.flush().unwrap();
+    }
+    db.wait_idle().unwrap();
+    disk.set_plan(Plan::parse("on write *.sst ENOSPC").unwrap());
+    assert_eq!(db.compact_range(..).unwrap_err().kind(), ErrorKind::Retry);
+    disk.set_plan(Plan::none());
+    db.put("more", "x").unwrap();
+    let start = std::time::Instant::now();
+    while let Err(e) = db.flush().and_then(|()| db.compact_range(..)) {
+        assert_eq!(e.kind(), ErrorKind::Retry);
+        assert!(start.elapsed() < Duration::from_secs(60), "for good: {e}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(db.stats().write_delay_reason, None);
+    db.close().unwrap();
 }
 
 /// Counts threads that were started and joined.

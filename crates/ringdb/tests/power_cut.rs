@@ -1,23 +1,20 @@
-//! Power cuts at many moments of a store's life, on a disk that keeps, drops and tears what was not synced, and
-//! power cuts during the recovery from them.
+//! Power cuts at many moments of the life of a store that several threads write to at once, on a simulated disk, and
+//! power cuts during the recovery from them. (One thread and every moment: see the crash campaign.)
 //!
 //! After each, the store must open, hold every write that was acknowledged as durable, hold of the others none
 //! without all that had been acknowledged before it began, hold batches whole and nothing that was deleted, pass
 //! `verify`, take further writes and hold those after another opening.
 //!
-//! The disk has no mappings, so the mapped log goes by `pwrite` here. `RINGDB_CUTS` sets the number of cuts in each
-//! life (40 by default).
+//! `RINGDB_CUTS` sets the number of cuts in each life (40 by default).
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "support/disk.rs"]
-mod disk;
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use disk::{Disk, Event, Image};
+use ringdb::engineswap::sim::Disk;
 use ringdb::{Db, Durability, Keyspace, Options, SystemEnv, WriteBatch, WriteOptions};
 use support::Rng;
 
@@ -25,7 +22,7 @@ use support::Rng;
 const STORE: &str = "/srv/data/store";
 const KEYS: u64 = 24;
 
-/// What the test notes among the disk's events.
+/// What the test notes between the disk's changes.
 #[derive(Clone, Debug)]
 enum Note {
     /// Writer `w` begins its write number `n` (from 1).
@@ -38,11 +35,48 @@ enum Note {
         n: usize,
         durable: bool,
     },
-    /// All that was acknowledged before event `since` is durable (in the store, and in the checkpoint if it is one).
+    /// All that was acknowledged before the note `since` is durable (in the store, and in the checkpoint if it is one).
     Flushed {
         since: usize,
         checkpoint: Option<String>,
     },
+}
+
+/// A note and how many changes of the disk came before it.
+type Noted = (usize, Note);
+
+/// A disk that keeps what it held at each change, with notes in between. Cheap to clone.
+#[derive(Clone)]
+struct NotedDisk {
+    disk: Disk,
+    notes: Arc<Mutex<Vec<Noted>>>,
+}
+
+impl NotedDisk {
+    fn new(disk: Disk) -> NotedDisk {
+        disk.record(true);
+        NotedDisk { disk, notes: Arc::default() }
+    }
+
+    fn note(&self, note: Note) {
+        let mut notes = self.notes.lock().unwrap();
+        notes.push((self.disk.points(), note));
+    }
+
+    /// How many notes there are.
+    fn len(&self) -> usize {
+        self.notes.lock().unwrap().len()
+    }
+
+    /// What a power cut in this change leaves, and the notes before it.
+    fn cut(&self, at: usize, outcome: u64) -> (Disk, Vec<Noted>) {
+        let left = match self.disk.point(at) {
+            Some(point) => self.disk.crash_at(&point, outcome).0,
+            None => self.disk.crash(outcome),
+        };
+        let notes = self.notes.lock().unwrap();
+        (left, notes.iter().take_while(|(before, _)| *before <= at).cloned().collect())
+    }
 }
 
 /// A write: which writer's, its number, and in which life of the store it was made.
@@ -123,12 +157,11 @@ fn kept(db: &Db, histories: &[Vec<Write>]) -> Vec<usize> {
     kept.collect()
 }
 
-/// Of each writer, how many writes must have survived a cut before event `cut`, given that `kept` have.
-fn needed(events: &[Event<Note>], cut: usize, base: &[usize], kept: &[usize]) -> Vec<usize> {
+/// Of each writer, how many writes must have survived a cut after these notes, given that `kept` have.
+fn needed(notes: &[Noted], base: &[usize], kept: &[usize]) -> Vec<usize> {
     let mut need = base.to_vec();
     let mut acknowledged = base.to_vec();
-    for (i, e) in events[..cut].iter().enumerate() {
-        let Event::Note(note) = e else { continue };
+    for (i, (_, note)) in notes.iter().enumerate() {
         match note {
             Note::Began { w, n } if *n <= kept[*w] => {
                 need.iter_mut().zip(&acknowledged).for_each(|(need, a)| *need = (*need).max(*a));
@@ -141,7 +174,7 @@ fn needed(events: &[Event<Note>], cut: usize, base: &[usize], kept: &[usize]) ->
                 }
             }
             Note::Flushed { since, .. } => {
-                let before = acknowledged_before(&events[..i], *since, base);
+                let before = acknowledged_before(&notes[..i], *since, base);
                 need.iter_mut().zip(before).for_each(|(need, a)| *need = (*need).max(a));
             }
         }
@@ -149,10 +182,10 @@ fn needed(events: &[Event<Note>], cut: usize, base: &[usize], kept: &[usize]) ->
     need
 }
 
-fn acknowledged_before(events: &[Event<Note>], since: usize, base: &[usize]) -> Vec<usize> {
+fn acknowledged_before(notes: &[Noted], since: usize, base: &[usize]) -> Vec<usize> {
     let mut a = base.to_vec();
-    for e in &events[..since] {
-        if let Event::Note(Note::Acknowledged { w, n, .. }) = e {
+    for (_, note) in &notes[..since] {
+        if let Note::Acknowledged { w, n, .. } = note {
             a[*w] = *n;
         }
     }
@@ -167,7 +200,7 @@ fn options(durability: Durability) -> Options {
         .with_durability(durability)
 }
 
-fn open(disk: &Disk<Note>, dir: &str, durability: Durability) -> Db {
+fn open(disk: &Disk, dir: &str, durability: Durability) -> Db {
     Db::open_with_env(dir, options(durability), disk.io(), SystemEnv::shared()).expect("the store opens")
 }
 
@@ -175,7 +208,7 @@ fn open(disk: &Disk<Note>, dir: &str, durability: Durability) -> Db {
 /// histories), some are a single put. One writer flushes, compacts and makes a checkpoint now and then.
 fn write_all(
     db: &Db,
-    disk: &Disk<Note>,
+    disk: &NotedDisk,
     histories: &mut [Vec<Write>],
     life: u64,
     writes: usize,
@@ -239,14 +272,12 @@ struct Run {
 }
 
 impl Run {
-    /// What a power cut before event `cut` of `disk` left: opened, checked, gone on with. `base` of the writes were
-    /// durable when the disk's events began. Cuts the power again, `depth` times.
-    #[allow(clippy::too_many_arguments)]
+    /// What a power cut after `notes` left: opened, checked, gone on with. `base` of the writes were durable when the
+    /// notes began. Cuts the power again, `depth` times.
     fn survive(
         &mut self,
-        image: Image,
-        events: &[Event<Note>],
-        cut: usize,
+        left: Disk,
+        notes: &[Noted],
         base: &[usize],
         mut histories: Vec<Vec<Write>>,
         rng: &mut Rng,
@@ -254,25 +285,25 @@ impl Run {
     ) {
         self.cuts += 1;
         if rng.chance(12) {
-            self.on_a_real_disk(&image, &histories, events, cut, base);
+            self.on_a_real_disk(&left, &histories, notes, base);
         }
-        for e in &events[..cut] {
-            if let Event::Note(Note::Flushed { since, checkpoint: Some(dir) }) = e
+        for (_, note) in notes {
+            if let Note::Flushed { since, checkpoint: Some(dir) } = note
                 && rng.chance(4)
             {
-                let db = open(&Disk::new(image.clone()), dir, self.durability);
+                let db = open(&left.clone_now(), dir, self.durability);
                 let kept = kept(&db, &histories);
-                let need = acknowledged_before(events, *since, base);
+                let need = acknowledged_before(notes, *since, base);
                 assert!(
                     kept.iter().zip(&need).all(|(k, n)| k >= n),
                     "the checkpoint {dir}: {kept:?} of {need:?}"
                 );
             }
         }
-        let disk = Disk::new(image);
-        let db = open(&disk, STORE, self.durability);
+        let disk = NotedDisk::new(left);
+        let db = open(&disk.disk, STORE, self.durability);
         let kept_now = kept(&db, &histories);
-        let need = needed(events, cut, base, &kept_now);
+        let need = needed(notes, base, &kept_now);
         assert!(
             kept_now.iter().zip(&need).all(|(k, n)| k >= n),
             "{kept_now:?} writes have survived of {need:?}"
@@ -287,35 +318,26 @@ impl Run {
         let life = 1 + rng.below(1 << 12);
         write_all(&db, &disk, &mut histories, life, 6, self.durability);
         drop(db);
-        let db = open(&disk, STORE, self.durability);
+        let db = open(&disk.disk, STORE, self.durability);
         let all: Vec<usize> = histories.iter().map(Vec::len).collect();
         assert_eq!(kept(&db, &histories), all, "after opening again");
         drop(db);
         if depth == 0 {
             return;
         }
-        let events = disk.events();
-        let mut cutter = disk.cutter();
-        let cut = rng.below(events.len() as u64 + 1) as usize;
-        cutter.advance(cut);
-        let image = cutter.cut(rng);
-        self.survive(image, &events, cut, &kept_now, histories, rng, depth - 1);
+        let at = rng.below(disk.disk.points() as u64 + 1) as usize;
+        let (left, notes) = disk.cut(at, rng.next());
+        self.survive(left, &notes, &kept_now, histories, rng, depth - 1);
     }
 
     /// The same files in a directory of this machine, with the engine that stores use here.
-    fn on_a_real_disk(
-        &self,
-        image: &Image,
-        histories: &[Vec<Write>],
-        events: &[Event<Note>],
-        cut: usize,
-        base: &[usize],
-    ) {
+    fn on_a_real_disk(&self, left: &Disk, histories: &[Vec<Write>], notes: &[Noted], base: &[usize]) {
         let dir = tempfile::tempdir().unwrap();
-        image.write_out(Path::new(STORE), dir.path());
-        let db = Db::open(dir.path(), options(self.durability)).expect("the store opens on a real disk");
+        left.dump(dir.path()).unwrap();
+        let store = dir.path().join(STORE.trim_start_matches('/'));
+        let db = Db::open(store, options(self.durability)).expect("the store opens on a real disk");
         let kept = kept(&db, histories);
-        let need = needed(events, cut, base, &kept);
+        let need = needed(notes, base, &kept);
         assert!(kept.iter().zip(&need).all(|(k, n)| k >= n), "{kept:?} of {need:?} on a real disk");
     }
 }
@@ -324,23 +346,20 @@ fn cut_everywhere(test: &str, durability: Durability, writers: usize, writes: us
     let seed = support::seed(test);
     let cuts = support::env_number("RINGDB_CUTS", 40);
     let mut rng = Rng(seed);
-    let disk = Disk::new(Image::empty());
+    let disk = NotedDisk::new(Disk::new(seed));
     let mut histories = vec![vec![]; writers];
     // Two lives, the second of which begins with a log to replay.
     for life in 0..2 {
-        let db = open(&disk, STORE, durability);
+        let db = open(&disk.disk, STORE, durability);
         write_all(&db, &disk, &mut histories, (rng.below(1 << 12) << 1) | life, writes, durability);
     }
-    let events = disk.events();
-    let mut points: Vec<usize> = (0..cuts).map(|_| rng.below(events.len() as u64 + 1) as usize).collect();
-    points.sort_unstable();
+    let points = disk.disk.points();
     let mut run = Run { durability, seed, cuts: 0, largest: vec![0; writers] };
-    let mut cutter = disk.cutter();
-    for cut in points {
-        cutter.advance(cut);
-        let image = cutter.cut(&mut rng);
-        println!("cut before event {cut} of {}", events.len());
-        run.survive(image, &events, cut, &vec![0; writers], histories.clone(), &mut rng, 2);
+    for _ in 0..cuts {
+        let (at, outcome) = (rng.below(points as u64 + 1) as usize, rng.next());
+        println!("cut in change {at} of {points}, outcome {outcome}");
+        let (left, notes) = disk.cut(at, outcome);
+        run.survive(left, &notes, &vec![0; writers], histories.clone(), &mut rng, 2);
     }
     println!("{test}: {} cuts (seed {}), writes that survived: {:?}", run.cuts, run.seed, run.largest);
     assert!(

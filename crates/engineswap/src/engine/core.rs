@@ -574,6 +574,10 @@ impl Core {
             let e = taken_back(op);
             return self.finish_counted(i, now, Err(e));
         }
+        if !read && crate::mutation::short_writes_pass() {
+            let all = op.len;
+            return self.finish_counted(i, now, Ok(all));
+        }
         self.not_started(i);
     }
 

@@ -12,6 +12,7 @@ use super::visibility::{Fate, Visibility};
 use super::{Change, Levels, Tree};
 use crate::cursor::Cursor;
 use crate::merge::MergeCursor;
+use crate::mutation::{Mutation, broken};
 use crate::sync::lock;
 use crate::table::meta::TableMeta;
 use crate::{Error, ErrorKind, Result, purpose};
@@ -74,6 +75,9 @@ impl Bottom {
     /// Whether no older version of `key` lies elsewhere. Keys must come in ascending order.
     #[inline]
     pub fn is(&mut self, key: &[u8]) -> bool {
+        if broken(Mutation::DropTombstones) {
+            return true;
+        }
         if self.never {
             return false;
         }
@@ -127,7 +131,7 @@ pub(crate) fn install<T: Tree>(
     metas: Vec<TableMeta>,
     made: Vec<Made>,
 ) -> Result<()> {
-    if !metas.is_empty() {
+    if !metas.is_empty() && !broken(Mutation::SkipDirectorySync) {
         tree.io().sync_dir(tree.dir())?;
     }
     for meta in metas {

@@ -62,7 +62,7 @@ impl Settings {
                 soft: Debt { immutables: 1, level0: 12, pending_bytes: memtable_bytes * 48 },
                 hard: Debt { immutables: 3, level0: 28, pending_bytes: memtable_bytes * 192 },
             },
-            table_bytes: memtable_bytes.clamp(1 << 20, 64 << 20),
+            table_bytes: options.compacted_table_bytes(),
             most_immutables: 4,
         }
     }
@@ -244,8 +244,10 @@ impl Scheduler {
         if self.closing.load(Acquire) {
             return Err(Error::Closed);
         }
+        let now = self.env.now();
         let state = lock(&self.work);
-        let trouble = state.flush_trouble.iter().chain(&state.compaction_trouble);
+        // One whose delay is over is being tried again: whoever waits learns how that ends.
+        let trouble = state.flush_trouble.iter().chain(&state.compaction_trouble).filter(|t| t.until > now);
         match (&state.stopped, trouble.map(|t| &t.error).next()) {
             (Some(e), _) | (None, Some(e)) => Err(e.clone()),
             (None, None) => Ok(()),
@@ -465,7 +467,11 @@ impl Scheduler {
         if next.is_none() && !requested {
             next = pick(&levels, shape, &state.busy, &around);
         }
-        let next = next?;
+        let Some(next) = next else {
+            // What failed has no reason to be done any more.
+            state.compaction_trouble = None;
+            return None;
+        };
         state.busy.add(&next);
         state.compactions += 1;
         Some(Job::Compact(Box::new(next), levels))

@@ -28,6 +28,7 @@ pub(crate) struct Background {
 #[derive(Default)]
 struct Preparer {
     wanted: bool,
+    busy: bool,
     closing: bool,
 }
 
@@ -62,6 +63,14 @@ impl Background {
     pub fn prepare_log(&self) {
         lock(&self.preparer).wanted = true;
         self.changed.notify_all();
+    }
+
+    /// Waits until the log segments that were wanted are prepared, or could not be.
+    pub fn wait_prepared(&self) {
+        let mut p = lock(&self.preparer);
+        while (p.wanted || p.busy) && !p.closing {
+            p = wait(&self.changed, p);
+        }
     }
 
     /// Adds what the scheduler counts.
@@ -102,12 +111,15 @@ impl Core {
                 p = wait(&b.changed, p);
                 continue;
             }
+            p.busy = true;
             drop(p);
             if let Some(w) = &self.writes {
                 // The writer meets a failure that lasts, and can tell somebody.
                 let _ = w.log.prepare();
             }
             p = lock(&b.preparer);
+            p.busy = false;
+            b.changed.notify_all();
         }
     }
 
@@ -125,10 +137,17 @@ impl Core {
         scheduler.wait_for(|| lock(&self.tree).immutables.iter().all(|i| i.last_seq > through))
     }
 
-    /// See [`crate::Db::wait_idle`].
-    pub fn wait_idle(&self) -> Result<()> {
+    /// Waits for the thread that prepares log segments.
+    pub fn wait_prepared(&self) -> Result<()> {
         self.writes()?;
         self.check_open()?;
+        self.background.wait_prepared();
+        Ok(())
+    }
+
+    /// See [`crate::Db::wait_idle`].
+    pub fn wait_idle(&self) -> Result<()> {
+        self.wait_prepared()?;
         self.background.scheduler.as_ref().map_or(Ok(()), |s| s.wait_idle(self))
     }
 

@@ -62,23 +62,21 @@ pub(super) fn lock(io: &Io, dir: &Path) -> Result<FileLock> {
 
 /// Makes a directory and its missing parents, durably.
 pub(super) fn make_dir(io: &Io, dir: &Path) -> Result<()> {
-    let mut missing = Vec::new();
-    for d in dir.ancestors() {
-        if d.as_os_str().is_empty() || io.metadata(d)?.is_some() {
-            break;
-        }
-        missing.push(d);
-    }
     io.create_dir_all(dir)?;
-    missing.into_iter().rev().try_for_each(|d| Ok(io.sync_dir(parent(d))?))
+    sync_name(io, dir)
 }
 
-/// Makes the name of a directory durable, as far as its parent may be opened.
+/// Makes the names of a directory and of its parents durable, as far as theirs may be opened. All of them: who made
+/// them may have failed before that.
 pub(super) fn sync_name(io: &Io, dir: &Path) -> Result<()> {
-    match io.sync_dir(parent(dir)) {
-        Err(e) if e.kind() == engineswap::ErrorKind::PermissionDenied => Ok(()),
-        r => Ok(r?),
+    for d in dir.ancestors().filter(|d| !d.as_os_str().is_empty()) {
+        match io.sync_dir(parent(d)) {
+            Err(e) if d != dir && e.kind() == engineswap::ErrorKind::Unsupported => {}
+            Err(e) if e.kind() == engineswap::ErrorKind::PermissionDenied => {}
+            r => r?,
+        }
     }
+    Ok(())
 }
 
 fn parent(dir: &Path) -> &Path {

@@ -3,6 +3,7 @@
 use crate::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::OnceLock;
 
+use crate::mutation::{Mutation, broken};
 use crate::{Error, Result};
 
 /// The state that every call looks at first.
@@ -35,6 +36,9 @@ impl Health {
             Error::Stopped(w) => w.clone(),
             e => e.to_string(),
         };
+        if broken(Mutation::GoOnAfterFailure) {
+            return Error::Stopped(why);
+        }
         Error::Stopped(self.stopped.get_or_init(|| why).clone())
     }
 

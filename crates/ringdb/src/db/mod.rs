@@ -173,10 +173,18 @@ impl Db {
         self.core().flush()
     }
 
-    /// Waits until there is nothing left to flush or compact: for measurements, or before a checkpoint that
-    /// should be small. With writers beside it, it may wait for long. The active memtable stays as it is.
+    /// Waits until there is nothing left to flush or compact, and no log segment to prepare: for measurements, or
+    /// before a checkpoint that should be small. With writers beside it, it may wait for long. The active memtable
+    /// stays as it is.
     pub fn wait_idle(&self) -> Result<()> {
         self.core().wait_idle()
+    }
+
+    /// Waits only until no log segment is left to prepare. For simulators, which let background work happen in an
+    /// order of theirs.
+    #[doc(hidden)]
+    pub fn wait_prepared(&self) -> Result<()> {
+        self.core().wait_prepared()
     }
 
     /// Counters and sizes.

@@ -180,13 +180,15 @@ fn take_over(
     let next_file = Arc::new(AtomicU64::new(state.next_file_number));
     let counter = next_file.clone();
     let next_number: NextNumber = Arc::new(move || counter.fetch_add(1, Relaxed));
-    let manifest = ManifestFile::create(&io, dir, state.clone(), next_number.clone())?;
+    let mut manifest = ManifestFile::create(&io, dir, state.clone(), next_number.clone())?;
+    manifest.rewrite_at(options.manifest_bytes);
     let medium = match options.durability {
         Durability::Sync => Medium::Direct,
         _ => Medium::Mapped,
     };
     let limit = options.memtable_limit();
-    let log_options = LogOptions { medium, segment_bytes: segment_bytes(limit), ..LogOptions::default() };
+    let segment_bytes = options.segment_bytes(LogOptions::default().segment_bytes);
+    let log_options = LogOptions { medium, segment_bytes, ..LogOptions::default() };
     let (log, log_writer) = Log::create(&io, dir, log_options, next_number)?;
     let first_segment = log_writer.segment();
 
@@ -298,11 +300,6 @@ fn forget_purged(state: &mut ManifestState, recovered: &Recovered) {
     for id in gone {
         state.dropped.remove(&id);
     }
-}
-
-/// Bytes of a log segment: a quarter of a memtable, within reason.
-fn segment_bytes(memtable_limit: u64) -> u64 {
-    (memtable_limit / 4).next_power_of_two().clamp(1 << 20, LogOptions::default().segment_bytes)
 }
 
 fn segments(own: &[FileKind]) -> Vec<u64> {

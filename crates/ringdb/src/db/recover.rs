@@ -11,6 +11,7 @@ use crate::key::{self, Seq};
 use crate::log::{Lost, ReplayFrom, replay};
 use crate::manifest::{ManifestState, Version};
 use crate::memtable::{MemWriter, Memtable};
+use crate::mutation::{Mutation, broken};
 use crate::table::Table;
 use crate::table::parts::TableParts;
 use crate::{Error, Options, Result, batch, purpose};
@@ -67,6 +68,9 @@ pub(super) fn recover(
         // A million writes a second take a thousand years to get here.
         let detail = format!("it has come to sequence number {last_seq}, which no store can have");
         return Err(Error::corrupt(dir, None, detail));
+    }
+    if broken(Mutation::ReuseSequenceNumbers) {
+        last_seq = state.last_seq;
     }
     Ok(Recovered { cache, version, memtables: sink.done, last_seq, lost: end.lost, broken: end.broken })
 }

@@ -14,6 +14,7 @@ use crate::files::FileKind;
 use crate::key::Seq;
 use crate::manifest::{ManifestFile, Version, VersionEdit};
 use crate::memtable::{MemCursor, Memtable};
+use crate::mutation::{Mutation, broken};
 use crate::sync::lock;
 use crate::table::{Table, TableMeta, TableParts};
 use crate::{Error, Options, Result};
@@ -154,6 +155,19 @@ impl Tree for Core {
             let added = change.added.iter().find(|(_, t)| t.meta().file_id == meta.file_id);
             added.map(|(_, t)| t.clone()).ok_or_else(|| Error::Invalid("an added table is not open".into()))
         })?;
+        if broken(Mutation::UnlinkBeforeManifest) {
+            for (_, table) in &change.removed {
+                if !change.added.iter().any(|(_, a)| a.meta().file_id == table.meta().file_id) {
+                    let _ = self.io.remove_file(table.path());
+                }
+            }
+        }
+        if broken(Mutation::ReleaseLogEarly)
+            && let (Some(writes), Some(first)) = (&self.writes, log_number)
+        {
+            writes.log.release(first);
+            let _ = writes.log.prepare();
+        }
         self.append_edit(&mut manifest, &edit)?;
 
         let mut t = lock(&self.tree);

@@ -25,6 +25,7 @@ use crate::batch::{self, WriteBatch, check_limits};
 use crate::key::{self, KeyBuf, Kind, Seq};
 use crate::log::{Log, LogPos, LogWriter, Medium};
 use crate::memtable::{MemWriter, Memtable};
+use crate::mutation::{Mutation, broken};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::{Durability, Error, Result, WriteOptions};
 
@@ -241,7 +242,7 @@ impl Core {
         }
         let end = self.commit_mapped(writes, work, durability)?;
         match end {
-            Some(end) if durability == Durability::Sync => {
+            Some(end) if durability == Durability::Sync && !broken(Mutation::AcknowledgeBeforeSync) => {
                 writes.log.sync_to(end).map_err(|e| self.health.stop(&e))
             }
             _ => Ok(()),
@@ -259,6 +260,12 @@ impl Core {
         self.health.check_writable()?;
         self.make_room(writes, w)?;
         let first = w.next_seq;
+        if broken(Mutation::PublishBeforeLog) {
+            w.insert(work, work.parts[0], first);
+            w.next_seq = first + work.count as u64;
+            w.applied = w.next_seq - 1;
+            self.visible.store(w.applied, Release);
+        }
         let end = if durability == Durability::None {
             None
         } else {
@@ -269,6 +276,9 @@ impl Core {
             }
             Some(end)
         };
+        if broken(Mutation::PublishBeforeLog) {
+            return Ok(end);
+        }
         w.insert(work, work.parts[0], first);
         w.batches += 1;
         w.next_seq = first + work.count as u64;

@@ -43,6 +43,7 @@ use engineswap::mem::AlignedBuf;
 
 use crate::error::{Error, Result};
 use crate::files::FileKind;
+use crate::mutation::{Mutation, broken};
 use crate::sync::Mutex;
 
 pub(crate) use replay::{Lost, ReplayFrom, replay};
@@ -201,6 +202,9 @@ impl Poison {
     }
 
     fn set(&self, reason: impl ToString) {
+        if broken(Mutation::GoOnAfterFailure) {
+            return;
+        }
         self.reason.get_or_init(|| reason.to_string());
         self.set.store(true, Ordering::Release);
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::segment::Segment;
 use super::{Log, LogPos};
 use crate::error::{Error, Result};
+use crate::mutation::{Mutation, broken};
 use crate::purpose::LOG;
 use crate::sync::{Condvar, Mutex, lock, wait};
 
@@ -95,7 +96,10 @@ impl Log {
             .collect();
         for s in &dirty {
             self.syncs.fetch_add(1, Ordering::Relaxed);
-            s.file.sync_data(LOG).map_err(|e| Error::from(e.at(&s.path)))?;
+            let synced = s.file.sync_data(LOG).map_err(|e| Error::from(e.at(&s.path)));
+            if !broken(Mutation::IgnoreFailedSync) {
+                synced?;
+            }
         }
         self.name_segments(&dirty)
     }

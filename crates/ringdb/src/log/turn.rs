@@ -8,6 +8,7 @@ use engineswap::mem::AlignedBuf;
 use super::segment::Segment;
 use super::{Log, LogPos};
 use crate::error::{Error, Result};
+use crate::mutation::{Mutation, broken};
 use crate::purpose::LOG;
 use crate::sync::{Condvar, Mutex, lock, wait};
 
@@ -150,7 +151,13 @@ impl Log {
         let segment = &frame.segment;
         let at_path = |e: engineswap::Error| Error::from(e.at(&segment.path));
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        segment.file.write_all_at_dsync(bytes, frame.offset, LOG).map_err(at_path)?;
+        if broken(Mutation::AcknowledgeBeforeSync) {
+            return Ok(segment.file.write_all_at(bytes, frame.offset, LOG)?);
+        }
+        let written = segment.file.write_all_at_dsync(bytes, frame.offset, LOG).map_err(at_path);
+        if !broken(Mutation::IgnoreFailedSync) {
+            written?;
+        }
         if !segment.is_named() {
             // Made in a hurry, by the writer: its extents and its name are not durable yet.
             segment.file.sync_data(LOG).map_err(at_path)?;

@@ -9,6 +9,7 @@ use crate::coding::crc32c;
 use crate::error::{Error, Result};
 use crate::files::{self, FileKind};
 use crate::log::NextNumber;
+use crate::mutation::{Mutation, broken};
 use crate::purpose::{MANIFEST, RECOVERY};
 
 const MAGIC: [u8; 8] = *b"ringdbMF";
@@ -124,8 +125,7 @@ impl ManifestFile {
     }
 
     /// Rewrites the file when it is this large (and twice as large as when it was begun).
-    #[cfg(test)]
-    fn rewrite_at(&mut self, bytes: u64) {
+    pub fn rewrite_at(&mut self, bytes: u64) {
         self.rewrite_bytes = bytes;
     }
 
@@ -138,10 +138,15 @@ impl ManifestFile {
         }
         self.state.check(edit).map_err(|e| Error::Invalid(format!("a wrong manifest edit: {e}")))?;
         let record = encode_record(self.number, self.len, edit)?;
-        let written =
-            self.file.write_all_at(&record, self.len, MANIFEST).and_then(|()| self.file.sync_data(MANIFEST));
+        let sync = || match broken(Mutation::SkipManifestSync) {
+            true => Ok(()),
+            false => self.file.sync_data(MANIFEST),
+        };
+        let written = self.file.write_all_at(&record, self.len, MANIFEST).and_then(|()| sync());
         if let Err(e) = written {
-            self.stopped = Some(format!("the manifest could not be written: {e}"));
+            if !broken(Mutation::GoOnAfterFailure) {
+                self.stopped = Some(format!("the manifest could not be written: {e}"));
+            }
             return Err(e.into());
         }
         self.len += record.len() as u64;
@@ -193,7 +198,9 @@ fn write_snapshot(io: &Io, dir: &Path, number: u64, state: &ManifestState) -> Re
     let mut bytes = encode_header(number).to_vec();
     bytes.extend(encode_record(number, bytes.len() as u64, &state.snapshot())?);
     file.write_all_at(&bytes, 0, MANIFEST)?;
-    file.sync_all(MANIFEST)?;
+    if !broken(Mutation::CurrentBeforeManifest) {
+        file.sync_all(MANIFEST)?;
+    }
     io.sync_dir(dir)?;
     Ok((file, bytes.len() as u64))
 }
@@ -203,6 +210,9 @@ fn write_current(io: &Io, dir: &Path, number: u64) -> Result<()> {
     let tmp = FileKind::CurrentTmp.path(dir);
     let file = io.open(&tmp, &OpenHow { truncate: true, ..OpenHow::read_write() })?;
     file.write_all_at(format!("{}\n", FileKind::Manifest(number).name()).as_bytes(), 0, MANIFEST)?;
+    if broken(Mutation::SkipCurrentSync) {
+        return Ok(());
+    }
     Ok(file.sync_all(MANIFEST)?)
 }
 

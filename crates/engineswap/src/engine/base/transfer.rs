@@ -121,6 +121,9 @@ pub(super) fn write_full_vectored(
             return Err(libc::EIO);
         }
         n += k;
+        if crate::mutation::short_writes_pass() {
+            break;
+        }
         first = skip(iov, first, k);
     }
     Ok(())

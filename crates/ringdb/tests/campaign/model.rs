@@ -1,0 +1,350 @@
+//! What a history has done, and what a store may hold after a cut.
+//!
+//! Writes are numbered from 1. Each logged one sets the key `n` to its number, each one that is not logged sets `u`:
+//! so a store says how far it has kept both, and everything else in it follows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringdb::{Db, Durability};
+
+use crate::history::{KEYSPACES, Set, Step};
+
+/// What is noted among the events of a disk.
+#[derive(Clone, Debug)]
+pub enum Note {
+    /// After the death of the process; of the writes that were not logged, the newest that is still there.
+    Opened {
+        unlogged: u32,
+    },
+    Began(usize),
+    Ended {
+        step: usize,
+        /// Of the writes that were not logged, the newest that is still there.
+        unlogged: Option<u32>,
+    },
+}
+
+/// A history with what its steps mean.
+pub struct Script {
+    pub steps: Vec<Step>,
+    pub durability: Durability,
+    /// Of each step: the number of the newest write up to and with it, and which life of each keyspace it meets
+    /// (0: there is none), after it.
+    meaning: Vec<(u32, [u32; KEYSPACES])>,
+    /// The writes, by number from 1: step and whether logged.
+    writes: Vec<(usize, bool)>,
+}
+
+impl Script {
+    pub fn new(steps: Vec<Step>, durability: Durability) -> Script {
+        let (mut number, mut lives, mut made) = (0, [0; KEYSPACES], 0);
+        let (mut meaning, mut writes) = (Vec::new(), Vec::new());
+        for (i, step) in steps.iter().enumerate() {
+            match step {
+                Step::Write { durability, .. } => {
+                    number += 1;
+                    writes.push((i, *durability != Durability::None));
+                }
+                Step::CreateKeyspace(k) => {
+                    made += 1;
+                    lives[*k] = made;
+                }
+                Step::DropKeyspace(k) => lives[*k] = 0,
+                _ => {}
+            }
+            meaning.push((number, lives));
+        }
+        Script { steps, durability, meaning, writes }
+    }
+
+    /// The number of the newest write up to and with a step.
+    pub fn number(&self, step: usize) -> u32 {
+        self.meaning[step].0
+    }
+
+    fn lives(&self, step: usize) -> [u32; KEYSPACES] {
+        self.meaning[step].1
+    }
+
+    fn before(&self, step: usize) -> (u32, [u32; KEYSPACES]) {
+        step.checked_sub(1).map_or((0, [0; KEYSPACES]), |s| self.meaning[s])
+    }
+
+    /// The sets of a write, its marker first.
+    fn sets(&self, number: u32) -> (&[Set], bool, usize) {
+        let (step, logged) = self.writes[number as usize - 1];
+        match &self.steps[step] {
+            Step::Write { sets, .. } => (sets, logged, step),
+            other => unreachable!("step {step} is no write: {other:?}"),
+        }
+    }
+
+    /// The newest logged write up to a number.
+    fn logged_up_to(&self, number: u32) -> u32 {
+        (1..=number).rev().find(|n| self.writes[*n as usize - 1].1).unwrap_or(0)
+    }
+
+    fn unlogged_up_to(&self, number: u32) -> u32 {
+        (1..=number).rev().find(|n| !self.writes[*n as usize - 1].1).unwrap_or(0)
+    }
+}
+
+pub fn keyspace_name(k: usize) -> String {
+    format!("keyspace {k}")
+}
+
+pub fn key(k: u32) -> String {
+    format!("k/{k:05}")
+}
+
+/// The value that a write gives to a key.
+pub fn value(number: u32, key: u32, len: usize) -> Vec<u8> {
+    let mut v = vec![(number.wrapping_mul(31) ^ key) as u8; len];
+    let head = (number as u64) << 32 | key as u64;
+    for (to, from) in v.iter_mut().zip(head.to_le_bytes()) {
+        *to = from;
+    }
+    v
+}
+
+/// What must and may hold at some moment.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The newest write that has begun, logged or not.
+    pub begun: u32,
+    /// The newest logged one that was acknowledged; that is durable; the newest durable one that was not logged.
+    pub acknowledged: u32,
+    pub durable: u32,
+    pub unlogged: u32,
+    /// Writes that were not logged and are known to be lost.
+    gone: BTreeSet<u32>,
+    /// Which life of each keyspace there is; and maybe one more change.
+    lives: [u32; KEYSPACES],
+    maybe: Option<[u32; KEYSPACES]>,
+    /// Checkpoints: the step, whether it was acknowledged, what is gone by then.
+    pub checkpoints: Vec<(usize, bool, BTreeSet<u32>)>,
+    /// The newest write whatsoever that was acknowledged.
+    newest: u32,
+}
+
+/// Where the checkpoint of a step goes.
+pub fn checkpoint_dir(step: usize) -> String {
+    format!("/srv/copies/{step}")
+}
+
+impl Facts {
+    pub fn note(&mut self, script: &Script, note: &Note) {
+        match note {
+            Note::Opened { unlogged } => {
+                // Recovery makes durable whatever it finds.
+                self.durable = self.acknowledged;
+                self.lost_unlogged(script, *unlogged);
+            }
+            Note::Began(step) => {
+                self.begun = script.number(*step);
+                let lives = script.lives(*step);
+                self.maybe = (lives != self.lives).then_some(lives);
+                if let Step::Checkpoint = script.steps[*step] {
+                    self.checkpoints.retain(|(s, ..)| s != step);
+                    self.checkpoints.push((*step, false, self.gone.clone()));
+                }
+            }
+            Note::Ended { step, unlogged } => {
+                (self.lives, self.maybe) = (script.lives(*step), None);
+                let number = script.number(*step);
+                match &script.steps[*step] {
+                    Step::Write { durability, .. } => {
+                        self.newest = number;
+                        if *durability != Durability::None {
+                            self.acknowledged = number;
+                        }
+                        let durable = *durability == Durability::Sync
+                            || (script.durability == Durability::Sync && *durability != Durability::None);
+                        if durable {
+                            self.durable = number;
+                        }
+                    }
+                    Step::Flush | Step::Compact(_) | Step::Checkpoint | Step::Reopen { close: true } => {
+                        self.flushed(script)
+                    }
+                    // Recovery makes durable whatever it finds.
+                    Step::Reopen { close: false } => self.durable = self.acknowledged,
+                    Step::CreateKeyspace(_) | Step::DropKeyspace(_) => {}
+                }
+                if let Some(u) = unlogged {
+                    self.lost_unlogged(script, *u);
+                }
+                if let (Step::Checkpoint, Some(c)) = (&script.steps[*step], self.checkpoints.last_mut()) {
+                    c.1 = true;
+                }
+            }
+        }
+    }
+
+    fn flushed(&mut self, script: &Script) {
+        self.durable = self.acknowledged;
+        self.unlogged = script.unlogged_up_to(self.newest);
+        while self.unlogged > 0 && self.gone.contains(&self.unlogged) {
+            self.unlogged = script.unlogged_up_to(self.unlogged - 1);
+        }
+    }
+
+    /// Of the writes that were not logged those after `u` are lost for good.
+    fn lost_unlogged(&mut self, script: &Script, u: u32) {
+        self.unlogged = u;
+        let begun = self.begun;
+        self.gone.extend((u + 1..=begun).filter(|n| !script.writes[*n as usize - 1].1));
+    }
+
+    /// The store goes on with what was found in it after the process died or the power was cut.
+    pub fn found(&mut self, script: &Script, kept: Kept) {
+        (self.acknowledged, self.durable) = (kept.logged, kept.logged);
+        self.newest = kept.logged.max(kept.unlogged);
+        self.lost_unlogged(script, kept.unlogged);
+        // A logged write that was not acknowledged and is not there will never be.
+        self.begun = self.newest;
+        if let Some(lives) = self.maybe.take()
+            && kept.maybe
+        {
+            self.lives = lives;
+        }
+    }
+
+    /// The same after the death of the process: all that was acknowledged is there.
+    pub fn killed(mut self) -> Facts {
+        self.durable = self.acknowledged;
+        self
+    }
+}
+
+/// How much of a history a store has kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    pub logged: u32,
+    pub unlogged: u32,
+    /// Writes of the check's own.
+    pub tail: u32,
+    /// Whether the change of keyspaces that may have happened has.
+    pub maybe: bool,
+}
+
+type Content = BTreeMap<(usize, u32), (u32, usize)>;
+
+/// The index of the default keyspace in a [`Content`].
+const DEFAULT: usize = KEYSPACES;
+
+fn content(script: &Script, facts: &Facts, lives: &[u32; KEYSPACES], kept: Kept) -> Content {
+    let mut content = Content::new();
+    for number in 1..=kept.logged.max(kept.unlogged) {
+        let (sets, logged, step) = script.sets(number);
+        let there = if logged {
+            number <= kept.logged
+        } else {
+            number <= kept.unlogged && !facts.gone.contains(&number)
+        };
+        if !there {
+            continue;
+        }
+        for set in sets {
+            // Of another life of the keyspace nothing is seen.
+            let space = match set.keyspace {
+                Some(k) if script.lives(step)[k] == lives[k] => k,
+                Some(_) => continue,
+                None => DEFAULT,
+            };
+            match set.value {
+                Some(len) => drop(content.insert((space, set.key), (number, len))),
+                None => drop(content.remove(&(space, set.key))),
+            }
+        }
+    }
+    content
+}
+
+/// Checks everything that a store holds against what it may hold.
+pub fn check(db: &Db, script: &Script, facts: &Facts) -> Result<Kept, String> {
+    let names = db.keyspaces().map_err(|e| format!("listing keyspaces: {e}"))?;
+    let expected = |lives: &[u32; KEYSPACES]| -> Vec<String> {
+        (0..KEYSPACES).filter(|k| lives[*k] > 0).map(keyspace_name).collect()
+    };
+    let mut kept = Kept::default();
+    let mut lives = &facts.lives;
+    if names != expected(lives) {
+        match &facts.maybe {
+            Some(l) if names == expected(l) => (lives, kept.maybe) = (l, true),
+            _ => return Err(format!("keyspaces {names:?} instead of {:?}", expected(lives))),
+        }
+    }
+    let number = |what: &str| -> Result<u32, String> {
+        match db.get(what).map_err(|e| format!("get {what}: {e}"))? {
+            None => Ok(0),
+            Some(v) => Ok(u32::from_le_bytes((&v[..]).try_into().map_err(|_| format!("a bad {what}"))?)),
+        }
+    };
+    (kept.logged, kept.unlogged, kept.tail) = (number("n")?, number("u")?, number("t")?);
+    let (n, u) = (kept.logged, kept.unlogged);
+    if n > facts.begun || u > facts.begun {
+        return Err(format!("writes {n} and {u} are there, but only {} have begun", facts.begun));
+    }
+    if n < facts.durable {
+        return Err(format!("the log was kept up to write {n}, but write {} was durable", facts.durable));
+    }
+    if u < facts.unlogged {
+        return Err(format!("write {u} is the newest unlogged one, but {} had been flushed", facts.unlogged));
+    }
+    if u > 0 && facts.gone.contains(&u) {
+        return Err(format!("write {u} was lost before and is back"));
+    }
+    if n < script.logged_up_to(u) {
+        return Err(format!("write {u} was flushed, but the log was kept only up to {n}"));
+    }
+    let content = content(script, facts, lives, kept);
+    let mut left = content.len();
+    let live = (0..KEYSPACES).filter(|k| lives[*k] > 0);
+    for space in live.chain([DEFAULT]) {
+        let keyspace = match space {
+            DEFAULT => None,
+            k => db.existing_keyspace(&keyspace_name(k)).map_err(|e| e.to_string())?,
+        };
+        let all = keyspace.as_ref().map_or_else(|| db.iter(), |k| k.iter());
+        for kv in all {
+            let (k, v) = kv.map_err(|e| format!("a scan: {e}"))?;
+            let Some(id) = std::str::from_utf8(&k).ok().and_then(|k| k.strip_prefix("k/")) else { continue };
+            let id: u32 = id.parse().map_err(|_| format!("a strange key {k:?}"))?;
+            let Some((number, len)) = content.get(&(space, id)) else {
+                let by = u32::from_le_bytes(v.get(4..8).unwrap_or(&[0; 4]).try_into().unwrap_or_default());
+                return Err(format!(
+                    "key {id} of keyspace {space} is there ({} bytes, by write {by}), which it should not be \
+                     after writes {n} and {u}",
+                    v.len()
+                ));
+            };
+            if v[..] != value(*number, id, *len) {
+                return Err(format!("key {id} of keyspace {space} has not the value of write {number}"));
+            }
+            left -= 1;
+        }
+    }
+    if left > 0 {
+        return Err(format!("{left} of {} keys are missing after writes {n} and {u}", content.len()));
+    }
+    // Point reads take another way than scans.
+    for id in (0..200).step_by(17) {
+        let found = db.get(key(id)).map_err(|e| format!("get: {e}"))?;
+        if found.map(|v| v.len()) != content.get(&(DEFAULT, id)).map(|c| c.1) {
+            return Err(format!("a get of key {id} differs from the scan"));
+        }
+    }
+    Ok(kept)
+}
+
+/// What the checkpoint of a step must hold: everything before it.
+pub fn checkpoint_facts(script: &Script, step: usize, gone: &BTreeSet<u32>) -> Facts {
+    let (number, lives) = script.before(step);
+    let mut unlogged = script.unlogged_up_to(number);
+    while unlogged > 0 && gone.contains(&unlogged) {
+        unlogged = script.unlogged_up_to(unlogged - 1);
+    }
+    let logged = script.logged_up_to(number);
+    Facts { begun: number, durable: logged, unlogged, gone: gone.clone(), lives, ..Facts::default() }
+}

@@ -1,0 +1,197 @@
+//! Runs a history on a disk, one step after the other, so that the same steps do the same things to the disk.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringdb::{Db, Durability, Error, Keyspace, Options, WriteBatch, WriteOptions};
+
+use crate::env::SimEnv;
+use crate::history::{KEYSPACES, Shape, Step};
+use crate::lab::{Lab, Turn};
+use crate::model::{Note, Script, checkpoint_dir, key, keyspace_name, value};
+
+/// The store's directory: its parents are missing too.
+pub const STORE: &str = "/srv/data/store";
+
+/// The settings of every store here: small tables, memtables and segments.
+pub fn options(shape: &Shape, durability: Durability) -> Options {
+    Options::default()
+        .with_cache_bytes(1 << 20)
+        .with_memtable_bytes(64 << 10)
+        .with_background_threads(1)
+        .with_log_segment_bytes(shape.segment_bytes)
+        .with_table_bytes(64 << 10)
+        .with_manifest_bytes(shape.manifest_bytes)
+        .with_durability(durability)
+}
+
+/// A store at work.
+pub struct Run<'a> {
+    pub lab: Lab,
+    pub env: Arc<SimEnv>,
+    pub shape: &'a Shape,
+    pub script: &'a Script,
+    pub db: Option<Db>,
+    keyspaces: [Option<Keyspace>; KEYSPACES],
+}
+
+impl<'a> Run<'a> {
+    pub fn new(lab: Lab, shape: &'a Shape, script: &'a Script) -> Run<'a> {
+        Run { lab, env: SimEnv::shared(), shape, script, db: None, keyspaces: [None, None, None] }
+    }
+
+    /// Opens the store; background work waits.
+    pub fn open(&mut self) -> Result<(), Error> {
+        self.lab.give_turn(Turn::History);
+        let opened = open(&self.lab, self.shape, self.script.durability, &self.env, STORE);
+        if opened.is_err() {
+            self.lab.give_turn(Turn::All);
+        }
+        let db = opened?;
+        for (k, slot) in self.keyspaces.iter_mut().enumerate() {
+            *slot = db.existing_keyspace(&keyspace_name(k))?;
+        }
+        self.db = Some(db);
+        self.rest();
+        Ok(())
+    }
+
+    /// Opens the store after the death of its process, and notes what that has lost.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        self.open()?;
+        let unlogged = self.unlogged()?;
+        self.lab.note(Note::Opened { unlogged });
+        Ok(())
+    }
+
+    /// Lets go of the store without closing it: what a process leaves that ends.
+    pub fn abandon(&mut self) {
+        self.lab.give_turn(Turn::All);
+        self.keyspaces = [None, None, None];
+        self.db = None;
+    }
+
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("an open store")
+    }
+
+    /// Lets background work happen, one kind after the other.
+    pub fn rest(&self) {
+        let Some(db) = &self.db else { return };
+        self.lab.give_turn(Turn::Log);
+        // Background failures are told by later steps.
+        let _ = db.wait_prepared();
+        self.lab.give_turn(Turn::All);
+        let _ = db.wait_idle();
+        self.lab.give_turn(Turn::History);
+    }
+
+    /// Does a step and notes it; a failed one is noted as begun only.
+    pub fn step(&mut self, i: usize) -> Result<(), Error> {
+        self.lab.note(Note::Began(i));
+        self.act(i)?;
+        let unlogged = match &self.script.steps[i] {
+            Step::Reopen { .. } => Some(self.unlogged()?),
+            _ => None,
+        };
+        self.lab.note(Note::Ended { step: i, unlogged });
+        self.rest();
+        Ok(())
+    }
+
+    /// The newest write that was not logged and is there.
+    pub fn unlogged(&self) -> Result<u32, Error> {
+        let found = self.db().get("u")?;
+        Ok(found.map_or(0, |v| u32::from_le_bytes((&v[..]).try_into().expect("a number"))))
+    }
+
+    fn act(&mut self, i: usize) -> Result<(), Error> {
+        if self.db.is_none() {
+            self.open()?;
+        }
+        match &self.script.steps[i] {
+            Step::Write { durability, .. } => {
+                let batch = self.batch(i);
+                self.db().write(batch, &WriteOptions::default().durability(*durability))
+            }
+            Step::CreateKeyspace(k) => {
+                self.keyspaces[*k] = Some(self.db().keyspace(&keyspace_name(*k))?);
+                Ok(())
+            }
+            Step::DropKeyspace(k) => {
+                self.db().drop_keyspace(&keyspace_name(*k))?;
+                self.keyspaces[*k] = None;
+                Ok(())
+            }
+            Step::Flush => {
+                self.lab.give_turn(Turn::All);
+                self.db().flush()
+            }
+            Step::Compact(k) => {
+                self.lab.give_turn(Turn::All);
+                self.db().flush()?;
+                let _ = self.db().wait_idle();
+                match k.and_then(|k| self.keyspaces[k].as_ref()) {
+                    Some(k) => k.compact_range(..),
+                    None => self.db().compact_range(..),
+                }
+            }
+            Step::Checkpoint => {
+                self.lab.give_turn(Turn::All);
+                self.db().flush()?;
+                let _ = self.db().wait_idle();
+                self.db().checkpoint(checkpoint_dir(i))
+            }
+            Step::Reopen { close } => {
+                self.lab.give_turn(Turn::All);
+                self.keyspaces = [None, None, None];
+                let db = self.db.take().expect("an open store");
+                if *close {
+                    db.flush()?;
+                    let _ = db.wait_idle();
+                    db.close()?;
+                } else {
+                    drop(db);
+                }
+                self.open()
+            }
+        }
+    }
+
+    fn batch(&self, i: usize) -> WriteBatch {
+        let Step::Write { sets, durability } = &self.script.steps[i] else { unreachable!("a write") };
+        let number = self.script.number(i);
+        let mut batch = WriteBatch::new();
+        let marker = if *durability == Durability::None { "u" } else { "n" };
+        batch.put(marker, number.to_le_bytes());
+        for set in sets {
+            let key = key(set.key);
+            let value = set.value.map(|len| value(number, set.key, len));
+            match (set.keyspace.and_then(|k| self.keyspaces[k].as_ref()), value) {
+                (Some(k), Some(v)) => batch.put_in(k, key, v),
+                (Some(k), None) => batch.delete_in(k, key),
+                (None, Some(v)) => batch.put(key, v),
+                (None, None) => batch.delete(key),
+            };
+        }
+        batch
+    }
+
+    /// Time passes, for what is tried again.
+    pub fn wait_for_another_try(&self) {
+        self.env.advance(Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Opens a store on a disk.
+pub fn open(
+    lab: &Lab,
+    shape: &Shape,
+    durability: Durability,
+    env: &Arc<SimEnv>,
+    dir: impl AsRef<Path>,
+) -> Result<Db, Error> {
+    Db::open_with_env(dir, options(shape, durability), lab.io(), env.clone())
+}

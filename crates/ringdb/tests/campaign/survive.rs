@@ -1,0 +1,148 @@
+//! What a cut has left is opened, checked, gone on with, closed, opened and checked again; and cut again meanwhile.
+
+use ringdb::engineswap::sim::Disk;
+use ringdb::{Db, Durability, Error, WriteBatch, WriteOptions};
+
+use crate::crash::outcome;
+use crate::env::SimEnv;
+use crate::history::Shape;
+use crate::lab::Lab;
+use crate::model::{Facts, Kept, Script, check, checkpoint_dir, checkpoint_facts};
+use crate::run::{STORE, open};
+use crate::support::Rng;
+
+/// A history and its settings.
+pub struct Case<'a> {
+    pub shape: &'a Shape,
+    pub script: &'a Script,
+}
+
+/// Writes of the check's own that must and may be there.
+#[derive(Clone, Copy, Default)]
+struct Tail {
+    least: u32,
+    most: u32,
+}
+
+impl Case<'_> {
+    fn open(&self, lab: &Lab, dir: &str) -> Result<Db, Error> {
+        open(lab, self.shape, self.script.durability, &SimEnv::shared(), dir)
+    }
+
+    /// Checks what a cut has left, and cuts again up to `depth` times; returns how many cuts were checked.
+    pub fn survive(&self, disk: Disk, facts: &Facts, rng: &mut Rng, depth: u32) -> Result<u64, String> {
+        self.survive_from(disk, facts, Tail::default(), rng, depth).map(|again| 1 + again)
+    }
+
+    fn survive_from(
+        &self,
+        disk: Disk,
+        facts: &Facts,
+        tail: Tail,
+        rng: &mut Rng,
+        depth: u32,
+    ) -> Result<u64, String> {
+        if depth == 0 || rng.chance(4) {
+            self.checkpoints(&disk, facts)?;
+        }
+        disk.record(depth > 0);
+        let lab = Lab::new(disk.clone());
+        let db = self.open(&lab, STORE).map_err(|e| format!("the store does not open: {e}"))?;
+        let opened = disk.points();
+        let kept = check(&db, self.script, facts)?;
+        if !(tail.least..=tail.most).contains(&kept.tail) {
+            return Err(format!(
+                "write {} of the check instead of {} to {}",
+                kept.tail, tail.least, tail.most
+            ));
+        }
+        check_tail(&db, kept.tail)?;
+        let report = db.verify().map_err(|e| format!("verify: {e}"))?;
+        if !report.is_ok() {
+            return Err(format!("verify: {:?}", report.problems));
+        }
+        let mut found = facts.clone();
+        found.found(self.script, kept);
+        let written = self.go_on(&db, kept.tail)?;
+        let synced = disk.points();
+        db.close().map_err(|e| format!("close: {e}"))?;
+        let db = self.open(&lab, STORE).map_err(|e| format!("the store does not open again: {e}"))?;
+        let again = check(&db, self.script, &found).map_err(|e| format!("opened again: {e}"))?;
+        if again != (Kept { tail: written, maybe: false, ..kept }) {
+            return Err(format!("opened again: {again:?} instead of {kept:?} and {written}"));
+        }
+        check_tail(&db, written)?;
+        drop(db);
+        if depth == 0 {
+            return Ok(0);
+        }
+        // Recovery is cut as often as all that follows.
+        let among = if rng.chance(2) { opened } else { disk.points() };
+        let cut = rng.below(among.max(1) as u64) as usize;
+        let Some(point) = disk.point(cut) else { return Ok(0) };
+        let outcome = outcome(rng.below(6), rng.next());
+        let tail = Tail {
+            least: if cut >= synced { written } else { kept.tail },
+            most: if cut >= opened { written } else { kept.tail },
+        };
+        let left = disk.crash_at(&point, outcome).0;
+        self.survive_from(left, &found, tail, rng, depth - 1).map(|again| 1 + again).map_err(|e| {
+            let (call, path) = (point.call.name(), point.path.display());
+            format!("cut again in change {cut} of the recovery ({call} {path}, {outcome:?}): {e}")
+        })
+    }
+
+    /// Some more writes; the last of them is durable. Returns its number.
+    fn go_on(&self, db: &Db, tail: u32) -> Result<u32, String> {
+        for (i, durability) in [(1, Durability::Process), (2, Durability::Sync)] {
+            let mut batch = WriteBatch::new();
+            batch.put("t", (tail + i).to_le_bytes());
+            if (tail + i).is_multiple_of(2) {
+                batch.delete("tail");
+            } else {
+                batch.put("tail", vec![7; 500]);
+            }
+            db.write(batch, &WriteOptions::default().durability(durability))
+                .map_err(|e| format!("a write after the recovery: {e}"))?;
+        }
+        Ok(tail + 2)
+    }
+
+    /// The checkpoints that were made hold exactly what was written before them; one that was not finished does too,
+    /// or is no store.
+    fn checkpoints(&self, disk: &Disk, facts: &Facts) -> Result<(), String> {
+        let Some((step, acknowledged, gone)) = facts.checkpoints.last() else { return Ok(()) };
+        let expected = checkpoint_facts(self.script, *step, gone);
+        let dir = checkpoint_dir(*step);
+        if !acknowledged && !disk.files().iter().any(|p| p.starts_with(&dir)) {
+            return Ok(());
+        }
+        let disk = Lab::new(disk.clone_now());
+        match self.open(&disk, &dir) {
+            Ok(db) => {
+                let empty = db.get("n").map_err(|e| e.to_string())?.is_none() && expected.durable > 0;
+                if !acknowledged && empty {
+                    // Nothing of it but the name was there, and opening has made a store.
+                    return Ok(());
+                }
+                check(&db, self.script, &expected)
+                    .map_err(|e| format!("the checkpoint of step {step}: {e}"))?;
+                let report = db.verify().map_err(|e| format!("verify of a checkpoint: {e}"))?;
+                if report.is_ok() { Ok(()) } else { Err(format!("a checkpoint: {:?}", report.problems)) }
+            }
+            // Unfinished: tables without a CURRENT.
+            Err(Error::Corrupt { .. } | Error::NoStore { .. }) if !acknowledged => Ok(()),
+            Err(e) => Err(format!("the checkpoint of step {step} does not open: {e}")),
+        }
+    }
+}
+
+fn check_tail(db: &Db, tail: u32) -> Result<(), String> {
+    let found = db.get("tail").map_err(|e| format!("get: {e}"))?.is_some();
+    let expected = !tail.is_multiple_of(2);
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("a half batch: write {tail} of the check, tail {found}"))
+    }
+}
