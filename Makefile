@@ -118,7 +118,7 @@ freeze-format: ## Make testdata/formats/v1 anew: only while format version 1 has
 	$(CARGO) run --locked -p ringdb --example freeze_format testdata/formats/v1
 
 .PHONY: stress
-stress: ## Random operations on each I/O engine for 60 seconds, against a model
+stress: ## Random operations on all I/O engines at once for 60 seconds, against a model
 	ENGINESWAP_STRESS_SECONDS=60 $(CARGO) test --release --locked -p engineswap --test stress -- --nocapture
 
 .PHONY: sanitize

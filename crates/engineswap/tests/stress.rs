@@ -1,9 +1,10 @@
 //! Random operations from several threads at once on each engine, for a bounded time, against a model.
 //!
-//! `ENGINESWAP_STRESS_SECONDS` says for how long each engine is stressed (1 by default; `make stress`: 60),
+//! `ENGINESWAP_STRESS_SECONDS` says for how long the engines are stressed, all at once (1 by default; CI and `make
+//! stress`: 60),
 //! `ENGINESWAP_TEST_SEED` where the random numbers begin. Each thread has its own part of two files that all share,
 //! buffered and direct, and a model of its bytes; another file is written and read through queues that are
-//! dropped while operations are in flight.
+//! dropped while operations are in flight. The threads share one queue beside their own.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use engineswap::mem::{AlignedBuf, FrameArena, ReadPool};
-use engineswap::{Buf, Direct, Done, ErrorKind, File, Io, Op, OpKind, OpenHow, Purpose, Queue};
+use engineswap::{Buf, Direct, Done, ErrorKind, File, Io, Op, OpKind, OpenHow, Purpose, Queue, SharedQueue};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 64;
@@ -44,11 +45,12 @@ fn stress(uri: &str) {
     // Not in /tmp, which may have no direct I/O.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let end = Instant::now() + limit;
+    let shared = io.shared_queue(23).unwrap();
     let rounds: Vec<u64> = std::thread::scope(|s| {
         let threads: Vec<_> = (0..THREADS)
             .map(|t| {
-                let (io, dir) = (io.clone(), dir.path());
-                s.spawn(move || worker(&io, dir, t, seed, end))
+                let (io, dir, shared) = (io.clone(), dir.path(), &shared);
+                s.spawn(move || worker(&io, shared, dir, t, seed, end))
             })
             .collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
@@ -74,7 +76,7 @@ struct Part {
     model: Vec<u8>,
 }
 
-fn worker(io: &Io, dir: &Path, thread: usize, seed: u64, end: Instant) -> u64 {
+fn worker(io: &Io, shared: &SharedQueue, dir: &Path, thread: usize, seed: u64, end: Instant) -> u64 {
     let mut r = Random(seed.wrapping_add(thread as u64 * 7919) | 1);
     let memory = Memory {
         arena: FrameArena::new(PAGE, 64),
@@ -101,7 +103,9 @@ fn worker(io: &Io, dir: &Path, thread: usize, seed: u64, end: Instant) -> u64 {
             2 => abandon(io, dir, thread, &mut r),
             3 => queue = io.queue(1 + r.below(20) as u32).unwrap(),
             4 => refused(io, part),
-            n => part.batch(io, &mut queue, n > 12, &memory, &mut r),
+            5..8 => part.batch(&mut Way::Shared(shared, thread), &memory, &mut r),
+            n if n > 13 => part.batch(&mut Way::Run(io), &memory, &mut r),
+            _ => part.batch(&mut Way::Own(&mut queue), &memory, &mut r),
         }
     }
     for part in &parts {
@@ -110,6 +114,14 @@ fn worker(io: &Io, dir: &Path, thread: usize, seed: u64, end: Instant) -> u64 {
         assert!(all == part.model, "thread {thread}: the contents differ at the end");
     }
     rounds
+}
+
+/// How a batch is done.
+enum Way<'a> {
+    Run(&'a Io),
+    Own(&'a mut Queue),
+    /// With the number of the thread.
+    Shared(&'a SharedQueue, usize),
 }
 
 impl Part {
@@ -129,11 +141,13 @@ impl Part {
     }
 
     /// Reads and writes of different pages, in flight together; some in chains, some into frames.
-    fn batch(&mut self, io: &Io, queue: &mut Queue, run: bool, memory: &Memory, r: &mut Random) {
+    fn batch(&mut self, way: &mut Way<'_>, memory: &Memory, r: &mut Random) {
         let unit = self.file.alignment().offset as u64;
         let (start, stride, n) = (r.below(PAGES as u64), 1 + 2 * r.below(8), 1 + r.below(40));
         let how = r.below(2);
-        let pool = if run && how == 0 { &memory.enough } else { &memory.few };
+        // Whoever takes its own last one first must not wait for a buffer that an earlier one has.
+        let all_at_once = matches!((&way, how), (Way::Run(_), 0) | (Way::Shared(..), _));
+        let pool = if all_at_once { &memory.enough } else { &memory.few };
         let mut ops = Vec::new();
         let mut want: Vec<Option<Vec<u8>>> = Vec::new();
         for i in 0..n {
@@ -186,12 +200,34 @@ impl Part {
                 assert!(b == want, "a read of a page");
             }
         };
-        match (run, how) {
-            (true, 0) => io.run(ops).into_iter().for_each(&mut check),
-            (true, _) => io.run_with(ops, &mut check),
-            (false, k) => through(queue, ops, k == 0, &mut check),
+        match (way, how) {
+            (Way::Run(io), 0) => io.run(ops).into_iter().for_each(&mut check),
+            (Way::Run(io), _) => io.run_with(ops, &mut check),
+            (Way::Own(queue), k) => through(queue, ops, k == 0, &mut check),
+            (Way::Shared(queue, thread), _) => through_shared(queue, *thread, ops, &mut check),
         }
         assert!(seen.iter().all(|s| *s), "an operation without completion");
+    }
+}
+
+/// Chain by chain, and each operation taken by its tag; threads must not hold places while they wait for others, or all
+/// of them would wait.
+fn through_shared(queue: &SharedQueue, thread: usize, mut ops: Vec<Op>, check: &mut dyn FnMut(Done)) {
+    let tag = |user: u64| (thread as u64) << 32 | user;
+    while !ops.is_empty() {
+        let end = ops.iter().position(|op| !op.chain).map_or(ops.len(), |i| i + 1).min(queue.depth());
+        let rest = ops.split_off(end);
+        let mine: Vec<u64> = ops.iter().map(|op| op.user).collect();
+        ops.iter_mut().for_each(|op| op.user = tag(op.user));
+        while let Err(back) = queue.push_all(ops) {
+            ops = back;
+            std::thread::yield_now();
+        }
+        for user in mine.into_iter().rev() {
+            let done = queue.take(tag(user)).unwrap().unwrap();
+            check(Done { user, ..done });
+        }
+        ops = rest;
     }
 }
 
@@ -257,27 +293,17 @@ fn refused(io: &Io, part: &Part) {
     assert_eq!(got, [full, Ok(0), Err(ErrorKind::Canceled), Err(ErrorKind::InvalidInput), full]);
 }
 
+/// All engines side by side, so that a minute of each takes a minute.
 #[test]
-fn posix() {
-    stress("posix?threads=4");
-}
-
-#[test]
-fn libaio() {
-    stress("libaio");
-}
-
-#[test]
-fn io_uring() {
-    stress("io_uring");
-}
-
-#[test]
-fn io_uring_without_flags() {
-    stress("io_uring?depth=16&single_issuer=off&defer_taskrun=off&coop_taskrun=off&no_sqarray=off");
-}
-
-#[test]
-fn io_uring_with_registered_files() {
-    stress("io_uring?fixed_files&depth=32");
+fn every_engine() {
+    let uris = [
+        "posix?threads=4",
+        "libaio",
+        "io_uring",
+        "io_uring?depth=16&single_issuer=off&defer_taskrun=off&coop_taskrun=off&no_sqarray=off",
+        "io_uring?fixed_files&depth=32&reap=4",
+    ];
+    std::thread::scope(|s| {
+        uris.map(|uri| s.spawn(move || stress(uri))).into_iter().for_each(|t| t.join().unwrap());
+    });
 }
