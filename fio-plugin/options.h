@@ -1,5 +1,6 @@
 /* The options of engineswap's engines by the names that they have in URIs; a test compares them with the library. */
 OPTION(threads, "posix: the most threads of the pool")
+OPTION(nowait, "posix: cached reads are done at submission (on, off)")
 OPTION(depth, "libaio, io_uring: operations in flight at most, in each queue")
 OPTION(single_issuer, "io_uring: IORING_SETUP_SINGLE_ISSUER (on, off)")
 OPTION(defer_taskrun, "io_uring: IORING_SETUP_DEFER_TASKRUN (on, off)")

@@ -23,7 +23,8 @@ const CREATE_NEW: u32 = 8;
 const TRUNCATE: u32 = 16;
 const DIRECT_PREFER: u32 = 32;
 const DIRECT_REQUIRE: u32 = 64;
-const ALL: u32 = 127;
+const DONTCACHE: u32 = 128;
+const ALL: u32 = 255;
 
 fn how(flags: u32) -> Result<OpenHow, Fail> {
     let has = |f| flags & f != 0;
@@ -48,6 +49,7 @@ fn how(flags: u32) -> Result<OpenHow, Fail> {
         create_new: has(CREATE_NEW),
         truncate: has(TRUNCATE),
         direct,
+        dontcache: has(DONTCACHE),
     })
 }
 

@@ -181,7 +181,9 @@ enum {
     ENGINESWAP_CREATE_NEW = 8,       /* make it; an error if it exists */
     ENGINESWAP_TRUNCATE = 16,        /* cut it to nothing */
     ENGINESWAP_DIRECT_PREFER = 32,   /* O_DIRECT where the file system has it, else through the page cache */
-    ENGINESWAP_DIRECT_REQUIRE = 64   /* O_DIRECT or an error */
+    ENGINESWAP_DIRECT_REQUIRE = 64,  /* O_DIRECT or an error */
+    ENGINESWAP_DONTCACHE = 128       /* of a buffered file: transfers do not stay in the page cache, where kernel and file
+                                        system have that (RWF_DONTCACHE, Linux 6.14); for what is streamed once */
 };
 
 /* `flags` has READ or WRITE or both. A file to append to is opened for writing and written at its length. */

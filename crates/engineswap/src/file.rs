@@ -34,6 +34,9 @@ pub struct OpenHow {
     pub truncate: bool,
     /// Whether to bypass the page cache.
     pub direct: Direct,
+    /// Of a buffered file: transfers do not stay in the page cache (RWF_DONTCACHE, Linux 6.14, where the file system
+    /// has it; else they do). For what is written or read once, from front to back.
+    pub dontcache: bool,
 }
 
 impl OpenHow {
@@ -50,6 +53,12 @@ impl OpenHow {
     /// For writing (and reading) a new file; an error if it exists.
     pub fn create_new() -> OpenHow {
         OpenHow { read: true, write: true, create_new: true, ..OpenHow::default() }
+    }
+
+    /// The same with transfers that do not stay in the page cache ([`OpenHow::dontcache`]).
+    pub fn dontcache(mut self) -> OpenHow {
+        self.dontcache = true;
+        self
     }
 
     /// The same with this choice of O_DIRECT.

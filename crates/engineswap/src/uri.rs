@@ -3,7 +3,7 @@
 //! | URI | engine | options |
 //! |---|---|---|
 //! | `auto` or empty | the environment variable `ENGINESWAP`, else the best that works here | |
-//! | `posix` | plain system calls, a thread pool for batches | `threads` (1 to 1024, default 16) |
+//! | `posix` | plain system calls, a thread pool for batches | `threads` (1 to 1024, default 16), `nowait` (on) |
 //! | `libaio` | Linux native AIO | `depth` (1 to 4096, default 128) |
 //! | `io_uring` | io_uring | those of [`UringConfig`] |
 //! | `sim` | a simulated disk in memory, for tests ([`crate::sim`]) | those of [`SimConfig`] |
@@ -46,11 +46,14 @@ pub enum Config {
 pub struct PosixConfig {
     /// The most threads of the pool that serves queues and batches.
     pub threads: u32,
+    /// Queued reads through the page cache are tried at submission first, without waiting (RWF_NOWAIT): what is cached
+    /// costs no thread.
+    pub nowait: bool,
 }
 
 impl Default for PosixConfig {
     fn default() -> PosixConfig {
-        PosixConfig { threads: 16 }
+        PosixConfig { threads: 16, nowait: true }
     }
 }
 
@@ -70,7 +73,7 @@ impl Default for LibaioConfig {
 impl Config {
     /// posix with so many threads.
     pub fn posix(threads: u32) -> Config {
-        Config::Posix(PosixConfig { threads })
+        Config::Posix(PosixConfig { threads, ..PosixConfig::default() })
     }
 
     /// libaio with this depth.
@@ -84,7 +87,7 @@ impl Config {
     }
 }
 
-const POSIX_OPTIONS: &str = "threads";
+const POSIX_OPTIONS: &str = "threads, nowait";
 const LIBAIO_OPTIONS: &str = "depth";
 
 fn bad(why: String) -> Error {
@@ -129,6 +132,7 @@ impl FromStr for Config {
                 for (k, v) in options {
                     match k {
                         "threads" => c.threads = number(k, v, 1, 1024)?,
+                        "nowait" => c.nowait = flag(k, v)?.unwrap_or(true),
                         _ => return Err(unknown(name, k, POSIX_OPTIONS)),
                     }
                 }
@@ -171,7 +175,8 @@ impl fmt::Display for Config {
 
 impl fmt::Display for PosixConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "posix?threads={}", self.threads)
+        let nowait = if self.nowait { "" } else { "&nowait=off" };
+        write!(f, "posix?threads={}{nowait}", self.threads)
     }
 }
 
@@ -196,6 +201,9 @@ mod tests {
         assert_eq!(parse("").unwrap(), Config::Auto);
         assert_eq!(parse("auto").unwrap(), Config::Auto);
         assert_eq!(parse("posix?threads=3").unwrap(), Config::posix(3));
+        assert_eq!(parse("posix?nowait=on").unwrap(), Config::posix(16));
+        let without = Config::Posix(PosixConfig { threads: 16, nowait: false });
+        assert_eq!(parse("posix?nowait=off").unwrap(), without);
         assert_eq!(parse("libaio").unwrap(), Config::libaio(128));
         let want = UringConfig {
             depth: 64,
@@ -232,7 +240,7 @@ mod tests {
 
         #[test]
         fn no_near_miss_panics_and_what_parses_prints_back(
-            s in "(auto|posix|libaio|io_uring|sim|x)?\\??((depth|threads|seed|plan|capacity|single_issuer|defer_taskrun|sqpoll|sqpoll_cpu|worker_cpus|fixed_files|provided_buffers|reap|min_wait_us|y)(=(on|off|0|1|12|0,1|0\\+1|0-3|-3|99999999999)?)?&?){0,4}"
+            s in "(auto|posix|libaio|io_uring|sim|x)?\\??((depth|threads|nowait|seed|plan|capacity|single_issuer|defer_taskrun|sqpoll|sqpoll_cpu|worker_cpus|fixed_files|provided_buffers|reap|min_wait_us|y)(=(on|off|0|1|12|0,1|0\\+1|0-3|-3|99999999999)?)?&?){0,4}"
         ) {
             if let Ok(c) = parse(&s) {
                 prop_assert_eq!(parse(&c.to_string()).unwrap(), c);

@@ -427,14 +427,16 @@ impl LibaioQueue {
 
 /// The request in the kernel's form, and whether a worker does it; `None` for kinds that native AIO lacks here.
 fn iocb(r: &Request, can: Can) -> Option<(Iocb, bool)> {
-    let dsync_flag = |dsync| if dsync { libc::RWF_DSYNC } else { 0 };
+    // Without flags a hint is lost, but no promise.
+    let hints = if can.flags { r.flags } else { 0 };
+    let dsync_flag = |dsync| hints | if dsync { libc::RWF_DSYNC } else { 0 };
     match r.what {
         What::ReadV { .. } | What::WriteV { .. } if !can.vectors => return None,
         What::Write { dsync: true, .. } | What::WriteV { dsync: true, .. } if !can.flags => return None,
         What::Sync { .. } if !can.sync => return None,
         _ => {}
     }
-    let mut c = Iocb { fd: r.fd as u32, offset: r.offset as i64, ..Iocb::default() };
+    let mut c = Iocb { fd: r.fd as u32, offset: r.offset as i64, rw_flags: hints, ..Iocb::default() };
     match r.what {
         What::Read { ptr, len } => (c.opcode, c.buf, c.nbytes) = (CMD_PREAD, ptr as u64, u64::from(len)),
         What::ReadV { iov, n } => (c.opcode, c.buf, c.nbytes) = (CMD_PREADV, iov as u64, u64::from(n)),
@@ -447,7 +449,7 @@ fn iocb(r: &Request, can: Can) -> Option<(Iocb, bool)> {
             c.rw_flags = dsync_flag(dsync);
         }
         What::Sync { data_only } => {
-            c.offset = 0;
+            (c.offset, c.rw_flags) = (0, 0);
             c.opcode = if data_only { CMD_FDSYNC } else { CMD_FSYNC };
             return Some((c, true));
         }
@@ -540,27 +542,4 @@ impl Drop for LibaioQueue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn contexts_are_used_again_when_they_are_large_enough() {
-        let spare = Spare::default();
-        let Ok((holds, first)) = spare.take(8) else {
-            println!("SKIPPED: io_setup does not work here");
-            return;
-        };
-        let id = first.0;
-        spare.give(holds, first);
-        let (holds, again) = spare.take(4).unwrap();
-        assert_eq!((holds, again.0), (8, id));
-        spare.give(holds, again);
-        let (holds, larger) = spare.take(16).unwrap();
-        assert_eq!(holds, 16);
-        assert_ne!(larger.0, id);
-        spare.give(holds, larger);
-        let many: Vec<_> = (0..SPARE + 2).map(|_| spare.take(8).unwrap()).collect();
-        many.into_iter().for_each(|(holds, c)| spare.give(holds, c));
-        assert_eq!(spare.0.lock().unwrap().len(), SPARE);
-    }
-}
+mod tests;

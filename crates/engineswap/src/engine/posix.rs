@@ -1,7 +1,8 @@
 //! The posix engine: plain system calls; a queue's operations run on a pool of threads.
 //!
 //! The pool belongs to the engine, is started as it is needed, and ends with the engine and its last queue. A
-//! thread that waits for its queue does reads of its own meanwhile, so a batch of cached reads costs no switch.
+//! thread that waits for its queue does reads of its own meanwhile, and what the page cache has is read at submission
+//! (RWF_NOWAIT), so cached reads cost no switch; a read that is tried in vain has started its read-ahead.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,11 +41,11 @@ impl Driver for Posix {
     }
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
-        Ok(Box::new(PosixQueue::new(&self.pool, depth, stats)))
+        Ok(Box::new(PosixQueue::new(&self.pool, self.config.nowait, depth, stats)))
     }
 
     fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
-        Ok(Box::new(PosixQueue::new(&self.pool, depth, stats)))
+        Ok(Box::new(PosixQueue::new(&self.pool, self.config.nowait, depth, stats)))
     }
 
     fn run_depth(&self) -> u32 {
@@ -218,12 +219,14 @@ struct PosixQueue {
     shared: Arc<Shared>,
     pool: Arc<Pool>,
     back: Vec<(u32, Op, Result<u64>)>,
+    /// Cached reads are done at submission.
+    nowait: bool,
 }
 
 impl PosixQueue {
-    fn new(pool: &Arc<Pool>, depth: u32, stats: &Arc<Stats>) -> PosixQueue {
+    fn new(pool: &Arc<Pool>, nowait: bool, depth: u32, stats: &Arc<Stats>) -> PosixQueue {
         let shared = Arc::new(Shared { work: Mutex::new(Work::default()), ready: Condvar::new() });
-        PosixQueue { core: Core::new(depth, stats), shared, pool: pool.clone(), back: Vec::new() }
+        PosixQueue { core: Core::new(depth, stats), shared, pool: pool.clone(), back: Vec::new(), nowait }
     }
 
     fn collect(&mut self) {
@@ -242,13 +245,21 @@ impl PosixQueue {
         self.core.feed();
         if self.core.has_pending() {
             self.core.tick();
-            let mut work = lock(&self.shared.work);
+            let mut jobs = Vec::new();
             while let Some(i) = self.core.next_pending() {
-                if let Some(op) = self.core.lend(i) {
-                    work.todo.push_back((i, op));
-                    n += 1;
+                let Some(mut op) = self.core.lend(i) else { continue };
+                match self.nowait.then(|| base::read_cached(&mut op)).flatten() {
+                    Some(got) => {
+                        self.core.stats().inline();
+                        // It took its time, which the others waited for.
+                        self.core.tick();
+                        self.core.bring_back(i, op, Ok(got));
+                    }
+                    None => jobs.push((i, op)),
                 }
             }
+            n = jobs.len();
+            lock(&self.shared.work).todo.extend(jobs);
         }
         if n > 0 && !self.pool.announce(&self.shared, n) {
             while self.shared.help(|_| true) {}
@@ -399,6 +410,35 @@ mod tests {
         let stats = io.stats();
         assert_eq!(stats.of(crate::OpClass::Read, Purpose(2)).ops, 200);
         assert_eq!(stats.writes().bytes, 2 * 64 * 4096);
+    }
+
+    #[test]
+    fn cached_reads_need_no_thread() {
+        let dir = tempfile::tempdir().unwrap();
+        for nowait in [true, false] {
+            let io = Io::from_uri(if nowait { "posix" } else { "posix?nowait=off" }).unwrap();
+            let f = io.open(&dir.path().join("f"), &OpenHow::read_write()).unwrap();
+            f.write_all_at(&[7; 16 * 4096], 0, Purpose(0)).unwrap();
+            let mut q = io.queue(32).unwrap();
+            let buf = |n| Buf::Aligned(AlignedBuf::zeroed(n));
+            for i in 0..16 {
+                q.push(Op::read(&f, i * 4096, 4096, buf(4096), Purpose(0)).user(i)).unwrap();
+            }
+            // Over the end, and more than is worth it: for the threads.
+            q.push(Op::read(&f, 15 * 4096, 8192, buf(8192), Purpose(0)).user(16)).unwrap();
+            q.push(Op::read(&f, 0, 16 * 4096, buf(1 << 20), Purpose(0)).user(17)).unwrap();
+            q.push(Op::read(&f, 0, 1 << 20, buf(1 << 20), Purpose(0)).user(18)).unwrap();
+            q.submit().unwrap();
+            assert_eq!(io.stats().inline, if nowait { 17 } else { 0 });
+            q.wait(19).unwrap();
+            while let Some(done) = q.pop() {
+                let want = [4096, 4096, 16 * 4096, 16 * 4096][done.user.saturating_sub(15) as usize];
+                assert_eq!(done.result.unwrap(), want, "read {}", done.user);
+                let Buf::Aligned(b) = done.buf else { panic!("the buffer is gone") };
+                assert!(b[..want as usize].iter().all(|b| *b == 7));
+            }
+            assert_eq!(io.stats().reads().ops, 19);
+        }
     }
 
     #[test]

@@ -118,7 +118,7 @@ fn cases() -> Vec<Case> {
 
 const URIS: [&str; 9] = [
     "posix",
-    "posix?threads=1",
+    "posix?threads=1&nowait=off",
     "libaio",
     "io_uring",
     "io_uring?depth=64&single_issuer=off&defer_taskrun=off&coop_taskrun=off&no_sqarray=off&fixed_files",

@@ -77,6 +77,14 @@ const PLAIN: &[Row] = &[
     (&["pwritev2:retval=4096:when=1+2"], "vectored_durable", Ok),
     (&["pwritev2:error=EOPNOTSUPP"], "vectored_durable", Ok),
     (&["pwritev2:error=EIO:when=1"], "vectored_durable", Some(EIO)),
+    // Transfers that do not stay in the page cache; where there are none, they are done as ever.
+    (&["preadv2:error=EOPNOTSUPP"], "streamed", Ok),
+    (&["preadv2:error=EINTR:when=1+2"], "streamed", Ok),
+    (&["preadv2:retval=4096:when=1"], "streamed", Ok),
+    (&["preadv2:error=EIO:when=2"], "streamed", Some(EIO)),
+    (&["pwritev2:error=EOPNOTSUPP"], "streamed_write", Ok),
+    (&["pwritev2:retval=4096:when=1+2"], "streamed_write", Ok),
+    (&["pwritev2:error=ENOSPC:when=2"], "streamed_write", Some(ENOSPC)),
     (&["openat:error=EMFILE:when=1"], "read", All("open", EMFILE)),
     (&["openat:error=EINTR:when=1"], "read", Ok),
 ];
@@ -85,6 +93,13 @@ const PLAIN: &[Row] = &[
 const POSIX: &[Row] = &[
     (&["pread64:error=EAGAIN"], "read", Some(libc::EAGAIN)),
     (&["pread64:error=EINTR"], "read", Some(libc::EINTR)),
+    // What is said of a read that must not wait is not believed: a thread reads.
+    (&["preadv2:error=EAGAIN"], "cached", Ok),
+    (&["preadv2:error=EOPNOTSUPP"], "cached", Ok),
+    (&["preadv2:error=EIO"], "cached", Ok),
+    (&["preadv2:retval=4096:when=1+3"], "cached", Ok),
+    (&["preadv2:retval=0"], "cached", Ok),
+    (&["preadv2:error=EAGAIN", "pread64:error=EIO:when=2"], "cached", Some(EIO)),
     (&["fdatasync:error=EIO"], "durable", Says("batch_sync", "err 5 ")),
 ];
 

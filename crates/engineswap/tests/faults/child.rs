@@ -24,7 +24,7 @@ pub fn prepare(file: &Path, work: &str) {
     let mut all = Vec::new();
     for n in 0..BLOCKS {
         let mut b = block(n, false);
-        if ["write", "durable", "vectored_writes", "vectored_durable"].contains(&work) {
+        if ["write", "durable", "streamed_write", "vectored_writes", "vectored_durable"].contains(&work) {
             b[..BLOCK / 2].copy_from_slice(&block(n, true)[..BLOCK / 2]);
         }
         all.extend(b);
@@ -100,6 +100,14 @@ fn steps(io: &Io, work: &str, dir: &Path, r: &mut Report) -> Result<(), Error> {
     match work {
         "read" | "auto" | "reasons" => reads(io, &lone, &batch, r),
         "write" => writes(io, &lone, &batch, r),
+        "cached" => reads(io, &lone, &lone, r),
+        "streamed" | "streamed_write" => {
+            let once = io.open(&file, &OpenHow::read_write().dontcache())?;
+            match work {
+                "streamed" => reads(io, &once, &once, r),
+                _ => writes(io, &once, &once, r),
+            }
+        }
         "durable" => durable(io, &lone, &batch, r),
         "queue" => queue(io, &batch, r),
         "space" => space(&lone, r),

@@ -19,6 +19,10 @@ impl OsFile {
             Advice::DontNeed => libc::POSIX_FADV_DONTNEED,
         };
         let (at, n) = self.range("fadvise", offset, len)?;
+        if self.sim().is_some() {
+            // It has no page cache to advise.
+            return Ok(());
+        }
         match self.calls().fadvise(at, n, what) {
             0 | libc::ENOSYS | libc::EOPNOTSUPP | libc::ESPIPE => Ok(()),
             e => Err(self.error("fadvise", e).range(offset, len)),
@@ -43,6 +47,7 @@ impl OsFile {
         if n == 0 {
             return Ok(());
         }
+        self.in_the_kernel("fallocate")?;
         let call = || {
             let call = || self.calls().fallocate(libc::FALLOC_FL_KEEP_SIZE, at as u64, n as u64);
             transfer::retry_intr(call).map(drop).map_err(|e| {
@@ -65,7 +70,19 @@ impl OsFile {
         }
     }
 
+    /// Refuses what a simulated disk has not got.
+    fn in_the_kernel(&self, op: &'static str) -> Result<()> {
+        match self.sim() {
+            None => Ok(()),
+            Some(_) => {
+                let why = "a simulated disk has no such thing";
+                Err(Error::new(ErrorKind::Unsupported, op, why).at(self.file_path()))
+            }
+        }
+    }
+
     pub(super) fn info_plain(&self) -> Result<FileInfo> {
+        self.in_the_kernel("stat")?;
         transfer::retry_intr(|| self.calls().info()).map_err(|e| self.error("stat", e))
     }
 }
@@ -112,6 +129,51 @@ mod tests {
     }
 
     #[test]
+    fn what_is_streamed_leaves_the_page_cache() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        for uri in ["posix", "posix?nowait=off", "libaio", "io_uring"] {
+            let Ok(io) = Io::from_uri(uri) else { continue };
+            let path = dir.path().join("f");
+            let f = io.open(&path, &OpenHow::read_write().dontcache()).unwrap();
+            let plain = io.open(&path, &OpenHow::read()).unwrap();
+            let fd = plain.raw_fd().unwrap();
+            let data: Vec<u8> = (0..64 * 4096).map(|i| (i % 253) as u8).collect();
+            f.write_all_at(&data, 0, Purpose(0)).unwrap();
+            f.sync_all(Purpose(0)).unwrap();
+            if f.0.os().unwrap().cache_flags() == 0 {
+                return println!("skipped: no RWF_DONTCACHE here");
+            }
+            // The pages go when their write-back ends, which may be seen a moment after the sync.
+            let gone = || {
+                (0..1000).any(|_| {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    cached(fd, 64) == 0
+                })
+            };
+            assert!(gone(), "{uri}: {} pages stay", cached(fd, 64));
+            let read = |f: &crate::File| {
+                let page = |i: u64| {
+                    let buf = crate::Buf::Aligned(crate::mem::AlignedBuf::zeroed(4096));
+                    crate::Op::read(f, i * 4096, 4096, buf, Purpose(0))
+                };
+                for (i, done) in io.run((0..64).map(page).collect()).into_iter().enumerate() {
+                    let crate::Buf::Aligned(b) = done.buf else { panic!("the buffer is gone") };
+                    assert!(b[..] == data[i * 4096..][..4096], "page {i}");
+                }
+                let mut all = vec![0; data.len()];
+                f.read_exact_at(&mut all, 0, Purpose(0)).unwrap();
+                assert!(all == data);
+            };
+            read(&f);
+            assert!(gone(), "{uri}: {} pages stay", cached(fd, 64));
+            read(&plain);
+            assert_eq!(cached(fd, 64), 64);
+            drop((f, plain));
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
     fn write_back_starts_and_counts() {
         let dir = tempfile::tempdir().unwrap();
         let io = Io::from_uri("posix").unwrap();
@@ -122,6 +184,21 @@ mod tests {
         assert_eq!(io.stats().of(OpClass::SyncRange, Purpose(3)).ops, 2);
         f.0.os().unwrap().sync_failed(libc::EIO);
         assert_eq!(f.start_write_back(0, 0, true, Purpose(3)).unwrap_err().kind(), ErrorKind::SyncFailed);
+    }
+
+    #[test]
+    fn a_simulated_disk_takes_advice_and_says_what_it_has_not_got() {
+        let io = Io::from_uri("sim").unwrap();
+        let path = std::path::Path::new("/f");
+        let f = io.open(path, &OpenHow { dontcache: true, ..OpenHow::read_write() }).unwrap();
+        f.write_all_at(b"bytes", 0, Purpose(0)).unwrap();
+        let mut back = [0; 5];
+        f.read_exact_at(&mut back, 0, Purpose(0)).unwrap();
+        assert_eq!(&back, b"bytes");
+        f.advise(Advice::DontNeed, 0, 0).unwrap();
+        f.start_write_back(0, 5, true, Purpose(0)).unwrap();
+        assert_eq!(f.reserve(0, 4096).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(f.info().unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
     #[test]

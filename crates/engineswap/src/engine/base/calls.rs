@@ -27,26 +27,37 @@ fn answer(n: isize) -> Sys<usize> {
 }
 
 impl Calls<'_> {
-    pub(super) fn pread(self, buf: &mut [u8], offset: u64) -> Sys<usize> {
+    /// `flags` as of preadv2; a simulated disk knows none.
+    pub(super) fn pread(self, buf: &mut [u8], offset: u64, flags: i32) -> Sys<usize> {
         match self {
-            Calls::Kernel(fd) => {
+            Calls::Kernel(fd) if flags == 0 => {
                 // SAFETY: the kernel writes into `buf`, which is borrowed mutably for the call.
                 let n = unsafe { libc::pread(fd, buf.as_mut_ptr().cast(), buf.len(), offset as libc::off_t) };
                 answer(n)
+            }
+            Calls::Kernel(fd) => {
+                let iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+                // SAFETY: as above, through one vector that lives for the call.
+                answer(unsafe { libc::preadv2(fd, &iov, 1, offset as libc::off_t, flags) })
             }
             Calls::Sim(h) => h.read(buf, offset),
         }
     }
 
+    /// `flags` as of preadv2; a simulated disk knows none.
+    ///
     /// # Safety
     /// Nobody else uses the memory of the vectors during the call.
-    pub(super) unsafe fn preadv(self, iov: &[libc::iovec], offset: u64) -> Sys<usize> {
+    pub(super) unsafe fn preadv(self, iov: &[libc::iovec], offset: u64, flags: i32) -> Sys<usize> {
+        let (count, at) = (iov.len() as i32, offset as libc::off_t);
         match self {
-            Calls::Kernel(fd) => {
+            Calls::Kernel(fd) if flags == 0 => {
                 // SAFETY: the caller's promise.
-                let n = unsafe { libc::preadv(fd, iov.as_ptr(), iov.len() as i32, offset as libc::off_t) };
+                let n = unsafe { libc::preadv(fd, iov.as_ptr(), count, at) };
                 answer(n)
             }
+            // SAFETY: as above.
+            Calls::Kernel(fd) => answer(unsafe { libc::preadv2(fd, iov.as_ptr(), count, at, flags) }),
             // SAFETY: the caller's promise.
             Calls::Sim(h) => unsafe { h.read_vectors(iov, offset) },
         }

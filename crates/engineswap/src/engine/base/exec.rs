@@ -89,6 +89,18 @@ fn transfer(op: &mut Op) -> Result<u64> {
     }
 }
 
+/// The most bytes that are copied at submission; more of them are better spread over the threads.
+const MAX_CACHED: u64 = 128 << 10;
+
+/// Does a read that need not wait, because the page cache has all of it; `None` if that is not so.
+pub(crate) fn read_cached(op: &mut Op) -> Option<u64> {
+    if op.kind != OpKind::Read || !(1..=MAX_CACHED).contains(&op.len) || check(op).is_err() {
+        return None;
+    }
+    let os = op.file.0.os()?;
+    os.read_cached(&mut op.buf, op.len, op.offset, op.purpose)
+}
+
 /// Copies what a file of another kind of engine gave into the pieces, in their order.
 fn scatter(mut all: &[u8], buf: &mut Buf) {
     let mut fill = |piece: &mut [u8]| {

@@ -10,7 +10,7 @@ mod os_file;
 mod slot;
 mod transfer;
 
-pub(crate) use exec::{NO_BUFFER, check, execute, name, no_buffer, perform};
+pub(crate) use exec::{NO_BUFFER, check, execute, name, no_buffer, perform, read_cached};
 pub(crate) use map::Mapping;
 pub use os_file::OsFile;
 pub(crate) use slot::{FileSlot, SlotOwner};

@@ -45,6 +45,10 @@ pub struct OsFile {
     sync_errno: AtomicI32,
     /// RWF_DSYNC is refused here: write, then fdatasync.
     no_dsync: AtomicBool,
+    /// Transfers are asked not to stay in the page cache, until the file system refuses that.
+    dontcache: AtomicBool,
+    /// Reads cannot be asked not to wait.
+    no_nowait: AtomicBool,
 }
 
 impl OsFile {
@@ -66,6 +70,7 @@ impl OsFile {
                 }
             }
         }
+        file.dontcache = AtomicBool::new(how.dontcache && !file.direct);
         Ok(file)
     }
 
@@ -90,6 +95,8 @@ impl OsFile {
             stats: stats.clone(),
             sync_errno: AtomicI32::new(0),
             no_dsync: AtomicBool::new(false),
+            dontcache: AtomicBool::new(false),
+            no_nowait: AtomicBool::new(false),
         }
     }
 
@@ -210,7 +217,9 @@ impl OsFile {
 
     fn read_sys(&self, buf: &mut [u8], offset: u64) -> Sys<usize> {
         if self.is_aligned(buf.as_ptr(), offset, buf.len() as u64) {
-            transfer::read_full(self.calls(), buf, offset, self.alignment)
+            self.with_cache_flags(|flags| {
+                transfer::read_full(self.calls(), buf, offset, self.alignment, flags)
+            })
         } else {
             self.stats.bounced();
             transfer::read_bounced(self.calls(), buf, offset, self.alignment)
@@ -237,8 +246,10 @@ impl OsFile {
     ) -> Result<usize> {
         let mut iov = Vec::new();
         buf.vectors(&mut iov, 0, len, usize::MAX);
-        let mut call = || match self.are_aligned(&iov, offset) {
-            true => transfer::read_full_vectored(self.calls(), &mut iov, offset, self.alignment),
+        let call = || match self.are_aligned(&iov, offset) {
+            true => self.with_cache_flags(|flags| {
+                transfer::read_full_vectored(self.calls(), &mut iov.clone(), offset, self.alignment, flags)
+            }),
             false => {
                 self.stats.bounced();
                 // SAFETY: the vectors were just made of `buf`, which is borrowed mutably for this call.
@@ -292,6 +303,7 @@ impl OsFile {
 
     /// Does a write, if asked for so that it is durable then: by the flag if the kernel knows it, else by a sync.
     fn durably(&self, dsync: bool, write: impl Fn(i32) -> Sys<()>) -> Sys<()> {
+        let write = |flags| self.with_cache_flags(|cache| write(flags | cache));
         if !dsync {
             return write(0);
         }
@@ -307,6 +319,55 @@ impl OsFile {
         }
         write(0)?;
         self.sync_sys(true)
+    }
+
+    /// What the flags of pwritev2 say of the page cache.
+    pub(crate) fn cache_flags(&self) -> i32 {
+        if self.dontcache.load(Ordering::Relaxed) { libc::RWF_DONTCACHE } else { 0 }
+    }
+
+    /// Does a transfer with these flags; without them from when the file system refuses them.
+    fn with_cache_flags<T>(&self, mut call: impl FnMut(i32) -> Sys<T>) -> Sys<T> {
+        match self.cache_flags() {
+            0 => call(0),
+            flags => match call(flags) {
+                Err(libc::EOPNOTSUPP | libc::ENOSYS) => {
+                    self.dontcache.store(false, Ordering::Relaxed);
+                    call(0)
+                }
+                other => other,
+            },
+        }
+    }
+
+    /// Reads all `len` bytes if the page cache has them; `None` if it has not, or cannot say.
+    pub(crate) fn read_cached(&self, buf: &mut Buf, len: u64, offset: u64, purpose: Purpose) -> Option<u64> {
+        let Open::Kernel(fd) = &self.open else { return None };
+        if self.direct || self.no_nowait.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut iov = Vec::new();
+        match buf.one_piece(0) {
+            Some(ptr) => iov.push(libc::iovec { iov_base: ptr.cast(), iov_len: len as usize }),
+            None => buf.vectors(&mut iov, 0, len, libc::UIO_MAXIOV as usize),
+        }
+        let (fd, n, at) = (fd.as_raw_fd(), iov.len() as i32, offset as libc::off_t);
+        let flags = libc::RWF_NOWAIT | self.cache_flags();
+        let start = self.stats.now();
+        // SAFETY: the vectors were just made of `buf`, which is borrowed mutably for this call.
+        let got = unsafe { libc::preadv2(fd, iov.as_ptr(), n, at, flags) };
+        if got < 0 {
+            let e = std::io::Error::last_os_error().raw_os_error();
+            if self.cache_flags() == 0 && matches!(e, Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL)) {
+                self.no_nowait.store(true, Ordering::Relaxed);
+            }
+        }
+        if got != len as isize {
+            return None;
+        }
+        let took = self.stats.now().saturating_sub(start);
+        self.stats.record(OpClass::Read, purpose, len, true, took);
+        Some(len)
     }
 
     fn sync_sys(&self, data_only: bool) -> Sys<()> {

@@ -54,12 +54,12 @@ pub(crate) fn is_aligned(a: Alignment, ptr: *const u8, offset: u64, len: u64) ->
 }
 
 /// Reads until `buf` is full or the file ends. `a` is the file's alignment; a direct read that stops between
-/// two units has met the end.
-pub(super) fn read_full(fd: Calls<'_>, buf: &mut [u8], offset: u64, a: Alignment) -> Sys<usize> {
+/// two units has met the end. `flags` as of preadv2.
+pub(super) fn read_full(fd: Calls<'_>, buf: &mut [u8], offset: u64, a: Alignment, flags: i32) -> Sys<usize> {
     let mut n = 0;
     while n < buf.len() {
         let rest = &mut buf[n..];
-        let k = retry(|| fd.pread(rest, offset + n as u64))?;
+        let k = retry(|| fd.pread(rest, offset + n as u64, flags))?;
         n += k;
         if k == 0 || (a.offset > 1 && !n.is_multiple_of(a.offset as usize)) {
             break;
@@ -74,13 +74,14 @@ pub(super) fn read_full_vectored(
     iov: &mut [libc::iovec],
     offset: u64,
     a: Alignment,
+    flags: i32,
 ) -> Sys<usize> {
     let (mut n, mut first) = (0usize, 0usize);
     while first < iov.len() {
         let count = (iov.len() - first).min(libc::UIO_MAXIOV as usize);
         let rest = &iov[first..first + count];
         // SAFETY: the caller made the vectors from buffers that it holds mutably for this call.
-        let k = retry(|| unsafe { fd.preadv(rest, offset + n as u64) })?;
+        let k = retry(|| unsafe { fd.preadv(rest, offset + n as u64, flags) })?;
         n += k;
         if k == 0 || (a.offset > 1 && !n.is_multiple_of(a.offset as usize)) {
             break;
@@ -165,7 +166,7 @@ pub(super) fn read_bounced(fd: Calls<'_>, buf: &mut [u8], offset: u64, a: Alignm
             let at = offset + n as u64;
             let skip = at % unit;
             let want = ((buf.len() - n) as u64 + skip).next_multiple_of(unit).min(bounce.len() as u64);
-            let got = read_full(fd, &mut bounce[..want as usize], at - skip, a)? as u64;
+            let got = read_full(fd, &mut bounce[..want as usize], at - skip, a, 0)? as u64;
             let fresh = (got.saturating_sub(skip) as usize).min(buf.len() - n);
             buf[n..n + fresh].copy_from_slice(&bounce[skip as usize..][..fresh]);
             n += fresh;
@@ -195,7 +196,7 @@ pub(super) unsafe fn read_scattered(
             let at = offset + n as u64;
             let skip = at % unit;
             let want = ((len - n) as u64 + skip).next_multiple_of(unit).min(bounce.len() as u64);
-            let got = read_full(fd, &mut bounce[..want as usize], at - skip, a)? as u64;
+            let got = read_full(fd, &mut bounce[..want as usize], at - skip, a, 0)? as u64;
             let fresh = (got.saturating_sub(skip) as usize).min(len - n);
             let from = bounce[skip as usize..][..fresh].as_ptr();
             to.walk(iov, fresh, |done, place, k| {

@@ -21,6 +21,8 @@ pub(crate) struct Request {
     pub(crate) force_async: bool,
     /// What is left of its time.
     pub(crate) limit: Option<Duration>,
+    /// Of reads and writes: flags as of pwritev2, but for what `what` says.
+    pub(crate) flags: i32,
 }
 
 /// The kind of a request, with memory that stays where it is while the slot is running.
@@ -73,7 +75,7 @@ impl Core {
         if base::check(op).is_err() {
             return None;
         }
-        let fd = os.fd();
+        let (fd, flags) = (os.fd(), os.cache_flags());
         let direct = op.file.0.is_direct();
         let force_async = self.policy.workers && (self.policy.force_async || op.force_async);
         if self.policy.polled && !(direct && matches!(op.kind, OpKind::Read | OpKind::Write { .. })) {
@@ -111,7 +113,16 @@ impl Core {
                         return None;
                     }
                     let (what, punted) = (What::Choose { len: left as u32 }, force_async);
-                    return Some(Request { fd, offset, what, punted, whole: true, force_async, limit });
+                    return Some(Request {
+                        fd,
+                        offset,
+                        what,
+                        punted,
+                        whole: true,
+                        force_async,
+                        limit,
+                        flags,
+                    });
                 }
                 let ptr = op.buf.one_piece(s.done as usize).unwrap_or(std::ptr::null_mut());
                 let len = left;
@@ -147,6 +158,6 @@ impl Core {
             OpKind::SyncRange => (What::SyncRange { len: op.len }, true),
             OpKind::Allocate => (What::Allocate { len: op.len }, true),
         };
-        Some(Request { fd, offset, what, punted: punted || force_async, whole, force_async, limit })
+        Some(Request { fd, offset, what, punted: punted || force_async, whole, force_async, limit, flags })
     }
 }

@@ -164,11 +164,13 @@ impl UringQueue {
 
     fn put(&mut self, i: u32, r: &Request, linked: bool) {
         let mut s = Sqe { fd: r.fd, off: r.offset, user_data: self.core.tag(i), ..Sqe::default() };
-        let dsync_flag = |dsync| if dsync { libc::RWF_DSYNC as u32 } else { 0 };
+        let dsync_flag = |dsync| r.flags as u32 | if dsync { libc::RWF_DSYNC as u32 } else { 0 };
         match r.what {
-            What::Read { ptr, len } => (s.opcode, s.addr, s.len) = (sys::OP_READ, ptr as u64, len),
+            What::Read { ptr, len } => {
+                (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_READ, ptr as u64, len, r.flags as u32);
+            }
             What::Choose { len } => {
-                (s.opcode, s.len) = (sys::OP_READ, len);
+                (s.opcode, s.len, s.op_flags) = (sys::OP_READ, len, r.flags as u32);
                 let pool = self.core.pool(i);
                 if let Some(group) = self.pools.as_ref().zip(pool).and_then(|(pools, p)| pools.want(&p)) {
                     s.flags |= sys::IOSQE_BUFFER_SELECT;
@@ -177,7 +179,9 @@ impl UringQueue {
                     self.core.stats().chosen();
                 }
             }
-            What::ReadV { iov, n } => (s.opcode, s.addr, s.len) = (sys::OP_READV, iov as u64, n),
+            What::ReadV { iov, n } => {
+                (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_READV, iov as u64, n, r.flags as u32);
+            }
             What::Write { ptr, len, dsync } => {
                 (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_WRITE, ptr as u64, len, dsync_flag(dsync));
             }
