@@ -87,7 +87,9 @@ fn syncs_trims_batches_and_buffered_files() {
             fio(
                 plugin,
                 dir.path(),
-                &[&buffered[..], &[&uri, "--iodepth=4", "--numjobs=2", "--thread"]].concat(),
+                // Each job its own part of the file: one verifies while the other still writes.
+                &[&buffered[..], &[&uri, "--iodepth=4", "--numjobs=2", "--thread", "--offset_increment=1m"]]
+                    .concat(),
             ),
             &uri,
         );
