@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -90,7 +91,11 @@ rdb::IOStatus File::Open(const std::shared_ptr<Engine> &engine, const std::strin
 }
 
 File::~File() {
-    engineswap_file_close(handle_);
+    if (engine_->IsOurs())
+        engineswap_file_close(handle_);
+    else
+        // Another thread may have held the library's locks at fork(); the handle's memory goes with the process.
+        close(fd());
 }
 
 rdb::IOStatus File::Read(uint64_t offset, size_t n, rdb::Slice *result, char *scratch, Purpose purpose) const {

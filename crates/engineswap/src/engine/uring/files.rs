@@ -41,6 +41,8 @@ pub(super) struct Files {
 struct Table {
     /// The ring, until it is closed; locked while a place is changed.
     ring: Mutex<Option<RawFd>>,
+    /// The process that made the ring. A child of it has the descriptor, but the table is not the child's to change.
+    process: u32,
     /// The id of the file in each place, 0 in empty ones.
     ids: Box<[AtomicU64]>,
     /// Only the ring's own thread may change places.
@@ -51,11 +53,15 @@ struct Table {
 }
 
 impl Table {
+    fn is_of_parent(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     /// Empties a place if it has this file.
     fn empty(&self, number: u32, id: u64) {
         let ring = lock(&self.ring);
         let place = &self.ids[number as usize];
-        if let (Some(fd), true) = (*ring, place.load(Relaxed) == id) {
+        if let (Some(fd), true, false) = (*ring, place.load(Relaxed) == id, self.is_of_parent()) {
             // The kernel does not refuse to empty a place; if it did, the next file there would take it.
             let _ = put(fd, number, -1);
             place.store(0, Relaxed);
@@ -129,6 +135,7 @@ impl RingFiles {
         sys::register_sparse(ring.fd(), sys::REGISTER_FILES2, files.places)?;
         let table = Arc::new(Table {
             ring: Mutex::new(Some(ring.fd())),
+            process: std::process::id(),
             ids: (0..files.places).map(|_| AtomicU64::new(0)).collect(),
             owned: ring.is_of_single_issuer(),
             closed: Mutex::new(Vec::new()),
@@ -176,7 +183,7 @@ impl RingFiles {
 impl Drop for RingFiles {
     /// Not only when the kernel gets to taking the closed ring apart.
     fn drop(&mut self) {
-        if let Some(fd) = lock(&self.table.ring).take() {
+        if let (Some(fd), false) = (lock(&self.table.ring).take(), self.table.is_of_parent()) {
             // SAFETY: no argument. It fails only if there is no table.
             let _ = unsafe { sys::register(fd, sys::UNREGISTER_FILES, std::ptr::null(), 0) };
         }

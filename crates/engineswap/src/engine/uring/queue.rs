@@ -49,6 +49,8 @@ pub(super) struct UringQueue {
     files: Option<RingFiles>,
     /// Pools whose buffers the kernel chooses, if it is to.
     pools: Option<RingPools>,
+    /// Who made it.
+    process: u32,
 }
 
 /// What a ring has registered.
@@ -102,6 +104,7 @@ impl UringQueue {
             buffers: registered.buffers,
             files: registered.files,
             pools: registered.pools,
+            process: std::process::id(),
             interruptions: Interruptions::default(),
             links: !config.sqpoll,
             group: config.reap.unwrap_or(1),
@@ -466,6 +469,14 @@ impl RawQueue for UringQueue {
 
 impl Drop for UringQueue {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // A child after fork() lets go of its descriptor and mapping; what is in flight and registered is its
+            // parent's.
+            let core = Core::new(1, &self.core.shared_stats());
+            std::mem::forget(std::mem::replace(&mut self.core, core));
+            std::mem::forget((self.files.take(), self.pools.take()));
+            return;
+        }
         self.core.discard_pending();
         if self.drain().is_err() {
             // The kernel may still write to these buffers: they are never freed.

@@ -12,7 +12,7 @@ use crate::engine::uring::queue::{Registered, UringQueue};
 use crate::engine::uring::ring::{Ring, Setup};
 use crate::stats::Stats;
 use crate::uri::UringConfig;
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Queue};
 
 const FREE: &str = "io_uring?fixed_files";
 const OWNED: &str = "io_uring?fixed_files&single_issuer";
@@ -300,4 +300,36 @@ fn opening_child() {
     if let Err(e) = opened {
         println!("refused: {e}");
     }
+}
+
+/// A child that ends in the ordinary way drops its copies of files and queues; the kernel's tables are its parent's.
+#[test]
+fn a_child_leaves_the_tables_of_its_parent_alone() {
+    let Some(io) = fixed(FREE) else { return };
+    let dir = dir();
+    let f = filled(&io, dir.path(), 8);
+    let path = f.path().canonicalize().unwrap();
+    let mut queue = io.queue(8).unwrap();
+    let read = |queue: &mut Queue| {
+        queue.push(read_page(&f, 1)).unwrap();
+        queue.push(read_page(&f, 2)).unwrap();
+        queue.wait(2).unwrap();
+        std::iter::from_fn(|| queue.pop()).map(|done| done.result.unwrap()).sum::<u64>()
+    };
+    let bytes = read(&mut queue);
+    assert!(bytes > 0);
+    assert_eq!(tables_with(&path), 1);
+    // SAFETY: the child drops what it has, and ends without running anything else of the test's process.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(queue);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = -1;
+    // SAFETY: the kernel fills `status`.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert_eq!(tables_with(&path), 1);
+    assert_eq!(read(&mut queue), bytes);
 }
