@@ -130,6 +130,12 @@ void WriteBehind::Allocated(uint64_t offset, uint64_t len) {
     longer_ = true;
 }
 
+void WriteBehind::Truncated(uint64_t size) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    allocated_ = size;
+    longer_ = false;
+}
+
 bool WriteBehind::IsLonger() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return longer_;

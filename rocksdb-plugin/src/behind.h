@@ -37,6 +37,8 @@ class WriteBehind {
     rdb::IOStatus Check();
     // How long the file has been made: `len` bytes from `offset` are allocated.
     void Allocated(uint64_t offset, uint64_t len);
+    // The file has been cut to this, or grown; nothing is allocated beyond.
+    void Truncated(uint64_t size);
     // Whether the file may be longer than what was written.
     bool IsLonger();
 

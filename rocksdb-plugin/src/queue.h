@@ -2,9 +2,9 @@
 //
 // Queues of operations that go on after a call has returned: asynchronous reads, writes behind the writer.
 //
-// RocksDB may finish on one thread what another one has begun, so these queues are shared: any thread may call, and each
-// waits for its own operations. An engine has a few of them, made when first needed and kept until it is closed; a
-// thread always uses the same one, so that threads seldom meet and no ring belongs to a file.
+// RocksDB may finish on one thread what another one has begun, so these queues are shared: any thread may call, and
+// each waits for its own operations. An engine has a few of them, made when first needed and kept until it is closed;
+// a thread always uses the same one, so that threads seldom meet and no ring belongs to a file.
 #pragma once
 
 #include <array>

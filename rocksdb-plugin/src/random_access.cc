@@ -3,7 +3,7 @@
 // A table file that is read at any place by any thread.
 //
 // One read alone is a plain pread: there is nothing to overlap it with. The reads of one MultiRead go to the engine
-// together, on a queue that the library keeps for the calling thread, and are reaped in groups. ReadAsync is in async.cc.
+// together, on a queue that the library keeps for the calling thread, and are waited for once. async.cc has ReadAsync.
 
 #include <fcntl.h>
 

@@ -70,8 +70,11 @@ class WritableFile : public rdb::FSWritableFile {
         engineswap_error err;
         if (s.ok() && engineswap_file_set_len(file_->handle(), size, &err) != ENGINESWAP_OK)
             s = StatusOf(err);
-        if (s.ok())
-            size_ = size;
+        if (!s.ok())
+            return s;
+        size_ = size;
+        if (behind_)
+            behind_->Truncated(size);
         return s;
     }
 

@@ -72,6 +72,29 @@ fn every_module_says_what_it_is_for() {
 }
 
 #[test]
+fn the_rocksdb_plugin_is_one_idea_a_file() {
+    let is_source = |p: &Path| p.extension().is_some_and(|e| ["cc", "h"].contains(&&*e.to_string_lossy()));
+    let mut found = vec![];
+    for (name, text) in files("rocksdb-plugin/src", is_source) {
+        if !text.starts_with("// SPDX-License-Identifier: ") {
+            found.push(format!("{name}: no licence in the first line"));
+        }
+        if text.lines().count() > 400 {
+            found.push(format!("{name}: {} lines", text.lines().count()));
+        }
+        for (i, line) in text.lines().enumerate() {
+            if line.chars().count() > 120 || ["TODO", "FIXME", "XXX"].iter().any(|w| line.contains(w)) {
+                found.push(format!("{name}:{}: too long, or left to do", i + 1));
+            }
+        }
+    }
+    fail_if_any(
+        "C++ has a licence line, at most 400 lines of at most 120 characters, and nothing to do",
+        found,
+    );
+}
+
+#[test]
 fn the_store_reaches_the_system_only_through_engineswap() {
     let mut found = vec![];
     // Tests may look at files behind the store's back, and run threads.
