@@ -2,6 +2,7 @@
 
 #include "async.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -101,8 +102,18 @@ class PendingRead {
 
 } // namespace
 
+bool AsyncReadsAreAllowed() {
+    static const bool allowed = [] {
+        const char *forced = getenv("ENGINESWAP_ROCKSDB_ASYNC");
+        return ENGINESWAP_ASYNC_SCANS_ARE_SOUND || (forced != nullptr && strcmp(forced, "1") == 0);
+    }();
+    return allowed;
+}
+
 rdb::IOStatus StartRead(const std::shared_ptr<File> &file, const rdb::FSReadRequest &req, ReadAsyncCallback callback,
                         void *arg, void **handle, rdb::IOHandleDeleter *deleter) {
+    if (!AsyncReadsAreAllowed())
+        return rdb::IOStatus::NotSupported("asynchronous reads with this version of RocksDB");
     auto *read = new PendingRead(file, req, std::move(callback), arg);
     read->Start();
     *handle = read;

@@ -6,6 +6,10 @@
 // handle, on the thread that calls it, which may be another than the one that started the read. RocksDB owns the handle
 // from then on and gives it to the deleter. If nothing can be in flight now (no queue, no room, a child after fork),
 // the read is done at once and its callback still runs in PollReads.
+//
+// With versions of RocksDB whose scans are not sound with them (version.h), asynchronous reads are NotSupported, as
+// those versions' own file system says without liburing, and RocksDB reads synchronously. The environment variable
+// ENGINESWAP_ROCKSDB_ASYNC=1 allows them all the same.
 #pragma once
 
 #include <memory>
@@ -15,6 +19,8 @@
 #include "version.h"
 
 namespace engineswap {
+
+bool AsyncReadsAreAllowed();
 
 rdb::IOStatus StartRead(const std::shared_ptr<File> &file, const rdb::FSReadRequest &req, ReadAsyncCallback callback,
                         void *arg, void **handle, rdb::IOHandleDeleter *deleter);

@@ -14,6 +14,9 @@
 #define ENGINESWAP_HAS_SUPPORTED_OPS ENGINESWAP_ROCKSDB_AT_LEAST(8, 4)
 // FSSupportedOps::kFSPrefetch; before it, Prefetch is always tried.
 #define ENGINESWAP_HAS_FS_PREFETCH ENGINESWAP_ROCKSDB_AT_LEAST(10, 8)
+// Before 7.10 RocksDB's own reading ahead by asynchronous reads is not sound: scans with async_io fail assertions, or
+// read and free wrong memory (its history names the mends, in 7.9 and 7.10).
+#define ENGINESWAP_ASYNC_SCANS_ARE_SOUND ENGINESWAP_ROCKSDB_AT_LEAST(7, 10)
 
 namespace engineswap {
 
