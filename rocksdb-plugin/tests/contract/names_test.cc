@@ -164,7 +164,9 @@ TEST_P(NamesTest, ADatabaseGoesToAndFro) {
     std::vector<PinnableSlice> pinned(50);
     std::vector<Status> status(50);
     ReadOptions ro;
+#if ROCKSDB_MAJOR > 7  // scans of version 7.8 are not sound with it
     ro.async_io = true;
+#endif
     ro.verify_checksums = true;
     db->MultiGet(ro, db->DefaultColumnFamily(), 50, slices.data(), pinned.data(), status.data());
     for (auto& s : status) OK(s);

@@ -85,14 +85,14 @@ pub fn text(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
 
-/// Runs a command that must end by itself; it is killed, and the test fails, after two minutes.
+/// Runs a command that must end by itself; it is killed, and the test fails, after five minutes.
 pub fn run(command: &mut Command) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let (stdout, stderr) = (dir.path().join("out"), dir.path().join("err"));
     command.stdin(Stdio::null());
     command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let end = Instant::now() + Duration::from_secs(120);
+    let end = Instant::now() + Duration::from_secs(300);
     let mut pause = Duration::from_micros(500);
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -124,6 +124,13 @@ pub fn good(command: &mut Command) -> String {
     text(&out)
 }
 
+/// Holds off other test programs of this crate while this one builds.
+fn lock() -> File {
+    let lock = File::create(built().join("lock")).unwrap();
+    lock.lock().unwrap();
+    lock
+}
+
 /// The newest change below a folder.
 fn newest(dir: &Path) -> SystemTime {
     let times = std::fs::read_dir(dir).unwrap().map(|e| {
@@ -139,6 +146,7 @@ fn newest(dir: &Path) -> SystemTime {
 /// Compiles the sources of a folder of this crate into one program, unless that has been done.
 fn program(folder: &str, sources: &[&str], libraries: &[&str]) -> PathBuf {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let _lock = lock();
     let exe = built().join(sources[0]).with_extension("");
     if exe.metadata().is_ok_and(|m| m.modified().unwrap() > newest(&dir)) {
         return exe;
@@ -185,8 +193,18 @@ pub fn plugin() -> Option<&'static Path> {
         if !can_compile() {
             return None;
         }
+        let _lock = lock();
         let out = built().join("libengineswap_rocksdb.so");
         let libraries = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
+        let modified = |p: &Path| p.metadata().and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let of = ["rocksdb-plugin/src", "rocksdb-plugin/include", "crates/engineswap/include"];
+        let sources = of.iter().map(|d| newest(&root().join(d))).chain([
+            modified(&libraries.join("libengineswap_c.a")),
+            modified(&root().join("tools/build-rocksdb-plugin")),
+        ]);
+        if sources.max().unwrap() < modified(&out) {
+            return Some(out);
+        }
         good(Command::new(root().join("tools/build-rocksdb-plugin")).arg(libraries).arg(include()).arg(&out));
         Some(out)
     };
@@ -214,6 +232,34 @@ pub fn contract() -> Option<&'static Path> {
 pub fn store() -> Option<&'static Path> {
     static EXE: OnceLock<Option<PathBuf>> = OnceLock::new();
     EXE.get_or_init(|| can_compile().then(|| program("programs", &["store.cc"], &["-lrocksdb"]))).as_deref()
+}
+
+/// The example of the C interface, linked with the plugin.
+pub fn c_example() -> Option<&'static Path> {
+    static EXE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let build = || {
+        let (plugin, out) = (plugin()?, built().join("c_example"));
+        let mut c = Command::new("cc");
+        c.args(["-std=c99", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic"]);
+        c.arg(root().join("rocksdb-plugin/examples/store.c"))
+            .arg("-I")
+            .arg(root().join("rocksdb-plugin/include"));
+        if let Some((_, build)) = source() {
+            c.arg("-isystem")
+                .arg(include())
+                .arg("-L")
+                .arg(&build)
+                .arg(format!("-Wl,-rpath,{}", build.display()));
+        }
+        let dir = plugin.parent().unwrap().display();
+        c.arg("-lrocksdb")
+            .arg(format!("-L{dir}"))
+            .arg("-l:libengineswap_rocksdb.so")
+            .arg(format!("-Wl,-rpath,{dir}"));
+        good(c.arg("-o").arg(&out));
+        Some(out)
+    };
+    EXE.get_or_init(build).as_deref()
 }
 
 /// A shared object that makes transfers short and interrupted, to be loaded before the plugin.
