@@ -82,6 +82,38 @@ plugin: ## Build engineswap as a file system of RocksDB (ROCKSDB_DIR=... for a s
 plugin-path: ## Print where `make plugin` puts its shared object
 	@echo $(CURDIR)/$(PLUGIN_DIR)/libengineswap_rocksdb.so
 
+# A build of ROCKSDB_DIR with shared libraries and tools (-DCMAKE_BUILD_TYPE=Release -DUSE_RTTI=0 -DROCKSDB_BUILD_SHARED=ON
+# -DWITH_BENCHMARK_TOOLS=ON -DWITH_TOOLS=ON -DWITH_CORE_TOOLS=ON); CMAKE_BUILD is any build, of which a copy is used.
+ROCKSDB_BUILD ?= $(ROCKSDB_DIR)/build-shared
+CMAKE_BUILD ?=
+STRESS_SECONDS ?= 20
+MEASURE_ARGS ?=
+
+.PHONY: plugin-tests
+plugin-tests: ## The plugin's tests against a built source tree instead of the installed RocksDB (ROCKSDB_DIR, ROCKSDB_BUILD)
+	ROCKSDB_DIR="$(ROCKSDB_DIR)" ROCKSDB_BUILD="$(ROCKSDB_BUILD)" $(CARGO) test --locked -p rocksdb-plugin-tests
+
+.PHONY: plugin-source-test
+plugin-source-test: capi ## The plugin as plugin/engineswap of a source tree, by CMake and make (ROCKSDB_DIR, CMAKE_BUILD)
+	tools/test-plugin-source "$(ROCKSDB_DIR)" $(CMAKE_BUILD)
+
+.PHONY: plugin-stress
+plugin-stress: plugin ## RocksDB's crash test with the plugin on each engine (ROCKSDB_DIR, ROCKSDB_BUILD, STRESS_SECONDS)
+	tools/stress-rocksdb-plugin "$(ROCKSDB_DIR)" "$(ROCKSDB_BUILD)" "$(PLUGIN_DIR)/libengineswap_rocksdb.so" $(STRESS_SECONDS)
+
+.PHONY: plugin-rocksdb-tests
+plugin-rocksdb-tests: plugin ## RocksDB's own tests of environments with the plugin (ROCKSDB_DIR, ROCKSDB_BUILD)
+	tools/test-rocksdb-env "$(ROCKSDB_DIR)" "$(ROCKSDB_BUILD)" "$(PLUGIN_DIR)/libengineswap_rocksdb.so"
+
+.PHONY: plugin-rust-test
+plugin-rust-test: ## The Rust crate with a RocksDB that is built already (ROCKSDB_DIR 11.8, ROCKSDB_BUILD)
+	tools/test-plugin-rust "$(ROCKSDB_DIR)" "$(ROCKSDB_BUILD)"
+
+.PHONY: measure-plugin
+measure-plugin: plugin ## RocksDB with the plugin beside RocksDB without it (ROCKSDB_DIR; MEASURE_ARGS adds options, --quick)
+	tools/measure-rocksdb-plugin --plugin "$(PLUGIN_DIR)/libengineswap_rocksdb.so" \
+	  $(if $(ROCKSDB_DIR),--rocksdb-bin "$(ROCKSDB_BUILD)") $(MEASURE_ARGS)
+
 .PHONY: bench
 bench: build ## Run the standard workloads on a store of moderate size (BENCH_ARGS adds options)
 	target/release/ringdb bench --num 1000000 \
