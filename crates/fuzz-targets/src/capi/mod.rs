@@ -3,33 +3,19 @@
 //! handles, memory as long as it says) is kept. No call may panic, which would be
 //! ENGINESWAP_INTERNAL; a completion names an operation that was pushed, once.
 
+mod op;
+
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 
 use engineswap_c::*;
+use op::{BUFFER, HUGE, Memory, RawOp, as_theirs, number};
 use ringdb::fuzzing::Input;
 
 const OK: i32 = 0;
 const INTERNAL: i32 = -15;
 const BROKEN: i32 = -14;
-const BUFFER: usize = 16 << 10;
-/// What no file system here can give, so that it takes no space.
-const HUGE: u64 = 1 << 50;
-
-/// An operation as the header lays it out; what lies behind the fields known here is zero.
-#[repr(C)]
-struct RawOp {
-    kind: u32,
-    flags: u32,
-    file: *mut engineswap_file,
-    buffer: *mut u8,
-    offset: u64,
-    len: u64,
-    user: u64,
-    purpose: u32,
-    reserved: u32,
-}
 
 struct World {
     engines: Vec<*mut engineswap_engine>,
@@ -71,19 +57,6 @@ impl Errors {
     }
 }
 
-fn number(input: &mut Input<'_>) -> u64 {
-    match input.u8() & 7 {
-        0 => 0,
-        1 => u64::from(input.u8()),
-        2 => u64::from(input.u16()),
-        3 => u64::from(input.u8()) << 9,
-        4 => 4096 * u64::from(input.u8() & 15),
-        5 => HUGE + u64::from(input.u16()),
-        6 => u64::MAX - u64::from(input.u8()),
-        _ => input.u64() | HUGE,
-    }
-}
-
 /// Runs the calls that `data` describes.
 pub fn capi(data: &[u8]) {
     WORLD.with_borrow_mut(|world| {
@@ -99,8 +72,7 @@ struct Calls {
     dir: std::path::PathBuf,
     files: Vec<*mut engineswap_file>,
     queue: *mut engineswap_queue,
-    /// Memory of operations, one piece each, not touched while they are in flight.
-    memory: Vec<Vec<u8>>,
+    memory: Memory,
     errors: Errors,
     pushed: std::collections::BTreeSet<u64>,
     next_user: u64,
@@ -113,10 +85,10 @@ impl Calls {
             dir: dir.into(),
             files: Vec::new(),
             queue: null_mut(),
-            memory: Vec::new(),
+            memory: Memory::default(),
             errors: Errors(Box::new(std::mem::MaybeUninit::zeroed())),
             pushed: Default::default(),
-            next_user: 1,
+            next_user: 0,
         }
     }
 
@@ -138,41 +110,11 @@ impl Calls {
         if self.files.is_empty() || n == 255 { null_mut() } else { self.files[n % self.files.len()] }
     }
 
-    /// An operation: its memory is as long as it says, unless its length is one that must be refused.
-    fn op(&mut self, input: &mut Input<'_>) -> RawOp {
-        let (kind, flags) = (u32::from(input.u8() & 15), u32::from(input.u8()));
-        let flags = if flags & 0x80 != 0 { flags << 24 | flags } else { flags & 3 };
+    /// An operation on some file, and how many bytes it can transfer.
+    fn op(&mut self, input: &mut Input<'_>) -> (RawOp, u64) {
         let file = self.file(input);
-        let (offset, mut len) = (number(input), number(input));
-        if kind == 6 && len < HUGE {
-            len &= 0xFFFF;
-        }
-        let buffer = if len <= BUFFER as u64 && input.u8() & 7 > 0 {
-            let shift = usize::from(input.u8() & 1);
-            self.memory.push(vec![input.u8(); len as usize + shift]);
-            let last = self.memory.len() - 1;
-            // An odd address, perhaps.
-            self.memory[last][shift..].as_mut_ptr()
-        } else {
-            if matches!(kind, 1 | 2) && len < HUGE {
-                // Not to be refused by its length: it must be refused for its NULL.
-                len = len.max(1);
-            }
-            null_mut()
-        };
-        let user = self.next_user;
         self.next_user += 1;
-        RawOp {
-            kind,
-            flags,
-            file,
-            buffer,
-            offset,
-            len,
-            user,
-            purpose: u32::from(input.u8() & 31),
-            reserved: u32::from(input.u8() & 15 == 0),
-        }
+        op::op(input, file, self.next_user, &mut self.memory)
     }
 
     fn run(mut self, input: &mut Input<'_>) {
@@ -187,7 +129,9 @@ impl Calls {
                 4 => self.names(input),
                 5 => self.run_batch(input),
                 6 => self.open_queue(input),
-                7..=10 => self.push(input),
+                7 | 8 => self.push(input),
+                9 => self.cancel(input),
+                10 => self.take(input),
                 11 => {
                     let err = self.errors.place(input);
                     // SAFETY: a live handle or NULL.
@@ -201,7 +145,8 @@ impl Calls {
                     checked("wait", unsafe { engineswap_queue_wait(self.queue, min, err) });
                 }
                 13 => self.pop(input),
-                14 => self.open_engine(input),
+                14 if input.u8() & 3 == 0 => self.open_engine(input),
+                14 => self.push_many(input),
                 _ => self.close_queue(),
             }
         }
@@ -244,7 +189,7 @@ impl Calls {
 
     fn lone(&mut self, input: &mut Input<'_>) {
         let file = self.file(input);
-        let (what, offset, len) = (input.u8() % 9, number(input), number(input));
+        let (what, offset, len) = (input.u8() % 12, number(input), number(input));
         let purpose = u32::from(input.u8() & 31);
         let mut memory = vec![0u8; BUFFER];
         let small = len as usize % BUFFER;
@@ -270,6 +215,9 @@ impl Calls {
                 5 => engineswap_file_sync_range(file, offset, len, purpose, err),
                 6 => engineswap_file_allocate(file, offset, if len < HUGE { len & 0xFFFF } else { len }, err),
                 7 => engineswap_file_set_len(file, len, err),
+                8 => engineswap_file_start_write_back(file, offset, len, purpose & 3, purpose, err),
+                9 => engineswap_file_reserve(file, offset, if len < HUGE { len & 0xFFFF } else { len }, err),
+                10 => engineswap_file_advise(file, purpose, offset, len, err),
                 _ => engineswap_file_len(file, &mut out, err),
             }
         };
@@ -313,23 +261,10 @@ impl Calls {
         checked("an operation on names", code);
     }
 
-    /// The operations as the library's own structs.
-    fn as_theirs(ops: &[RawOp]) -> Vec<u64> {
-        const { assert!(size_of::<engineswap_op>().is_multiple_of(8)) };
-        const { assert!(size_of::<engineswap_op>() >= size_of::<RawOp>()) };
-        let words = size_of::<engineswap_op>() / 8;
-        let mut out = vec![0u64; words * ops.len()];
-        for (i, op) in ops.iter().enumerate() {
-            // SAFETY: there is room for as many of their structs, which are no shorter; both are plain data.
-            unsafe { std::ptr::copy_nonoverlapping(op, out.as_mut_ptr().add(words * i).cast(), 1) };
-        }
-        out
-    }
-
     fn run_batch(&mut self, input: &mut Input<'_>) {
         let count = usize::from(input.u8() & 15);
-        let ops: Vec<RawOp> = (0..count).map(|_| self.op(input)).collect();
-        let theirs = Calls::as_theirs(&ops);
+        let (ops, bytes): (Vec<RawOp>, Vec<u64>) = (0..count).map(|_| self.op(input)).unzip();
+        let theirs = as_theirs(&ops);
         let mut out = vec![[0u64; size_of::<engineswap_completion>() / 8]; count];
         let (ops_at, out_at) = match input.u8() & 15 {
             0 => (null(), out.as_mut_ptr()),
@@ -341,9 +276,9 @@ impl Calls {
         let code = unsafe { engineswap_run(self.engine, ops_at.cast(), count, out_at.cast(), err) };
         checked("run", code);
         if code == OK {
-            for (op, c) in ops.iter().zip(&out) {
+            for ((op, bytes), c) in ops.iter().zip(bytes).zip(&out) {
                 assert_eq!(c[0], op.user);
-                assert!(c[1] <= op.len, "{} bytes of {}", c[1], op.len);
+                assert!(c[1] <= bytes, "{} bytes of {bytes}", c[1]);
             }
         }
     }
@@ -355,7 +290,11 @@ impl Calls {
             255 => u32::MAX,
             n => u32::from(n & 15) + 1,
         };
-        let flags = u32::from(input.u8() == 255) << 31;
+        let flags = match input.u8() {
+            255 => 1 << 31,
+            // Shared, or the calling thread's own.
+            n => u32::from(n & 1),
+        };
         let err = self.errors.place(input);
         // SAFETY: a live engine, a place for the handle.
         let code = unsafe { engineswap_queue_open(self.engine, depth, flags, &mut self.queue, err) };
@@ -365,14 +304,47 @@ impl Calls {
     }
 
     fn push(&mut self, input: &mut Input<'_>) {
-        let op = self.op(input);
+        let (op, _) = self.op(input);
         let user = op.user;
-        let theirs = Calls::as_theirs(&[op]);
+        let theirs = as_theirs(&[op]);
         let err = self.errors.place(input);
         let at = if input.u8() == 255 { null() } else { theirs.as_ptr() };
         // SAFETY: a live queue or NULL, an operation or NULL; its memory lives until the queue is closed.
         if checked("push", unsafe { engineswap_queue_push(self.queue, at.cast(), err) }) == OK {
             self.pushed.insert(user);
+        }
+    }
+
+    fn push_many(&mut self, input: &mut Input<'_>) {
+        let count = usize::from(input.u8() & 7);
+        let (ops, _): (Vec<RawOp>, Vec<u64>) = (0..count).map(|_| self.op(input)).unzip();
+        let theirs = as_theirs(&ops);
+        let err = self.errors.place(input);
+        // SAFETY: a live queue or NULL, an array of `count`; its memory lives until the queue is closed.
+        let code = unsafe { engineswap_queue_push_many(self.queue, theirs.as_ptr().cast(), count, err) };
+        if checked("push_many", code) == OK {
+            self.pushed.extend(ops.iter().map(|op| op.user));
+        }
+    }
+
+    /// Takes an operation back, perhaps one that never was.
+    fn cancel(&mut self, input: &mut Input<'_>) {
+        let user = self.next_user.saturating_sub(u64::from(input.u8() & 7));
+        let err = self.errors.place(input);
+        // SAFETY: a live queue or NULL.
+        let found = checked("cancel", unsafe { engineswap_queue_cancel(self.queue, user, err) });
+        assert!(found <= i32::from(self.pushed.contains(&user)), "{found} operations of this tag");
+    }
+
+    /// Waits for a certain operation.
+    fn take(&mut self, input: &mut Input<'_>) {
+        let user = self.next_user.saturating_sub(u64::from(input.u8() & 7));
+        let mut out = [0u64; size_of::<engineswap_completion>() / 8];
+        let err = self.errors.place(input);
+        // SAFETY: a live queue or NULL, a place.
+        let n = unsafe { engineswap_queue_take(self.queue, user, out.as_mut_ptr().cast(), err) };
+        if checked("take", n) == 1 {
+            assert!(out[0] == user && self.pushed.remove(&user), "operation {} for {user}", out[0]);
         }
     }
 
@@ -399,7 +371,7 @@ impl Calls {
             // The kernel may still write to it.
             std::mem::forget(std::mem::take(&mut self.memory));
         } else {
-            self.memory.clear();
+            self.memory = Memory::default();
         }
     }
 
