@@ -12,6 +12,18 @@
 
 namespace contract {
 
+// RocksDB 11 opens into a unique_ptr, earlier versions into a plain pointer.
+static Status OpenDatabase(const Options& o, const std::string& path, std::unique_ptr<DB>* db) {
+#if ROCKSDB_MAJOR >= 11
+  return DB::Open(o, path, db);
+#else
+  DB* raw = nullptr;
+  Status s = DB::Open(o, path, &raw);
+  db->reset(raw);
+  return s;
+#endif
+}
+
 class NamesTest : public FsTest {};
 
 TEST_P(NamesTest, ErrorsAreThoseOfStock) {
@@ -146,9 +158,8 @@ TEST_P(NamesTest, ADatabaseGoesToAndFro) {
   auto key = [](int i) { return "key" + std::to_string(i * 7919 % 100000); };
   for (int round = 0; round < 4; round++) {
     o.env = round % 2 ? own.get() : env.get();
-    DB* raw = nullptr;
-    OK(DB::Open(o, Path("db"), &raw));
-    std::unique_ptr<DB> db(raw);
+    std::unique_ptr<DB> db;
+    OK(OpenDatabase(o, Path("db"), &db));
     std::string v;
     for (int i = 0; round && i < kKeys; i++) {
       OK(db->Get(ReadOptions(), key(i), &v));

@@ -13,7 +13,7 @@
 #include <rocksdb/env.h>
 #include <rocksdb/file_system.h>
 #include <rocksdb/options.h>
-#include <rocksdb/table.h>
+#include <rocksdb/version.h>
 
 #include <atomic>
 #include <cstdio>
@@ -93,19 +93,30 @@ std::atomic<uint64_t>* Acked(const std::string& dir) {
   return static_cast<std::atomic<uint64_t>*>(p);
 }
 
-std::unique_ptr<DB> OpenDb(const Options& o, const std::string& dir) {
+// RocksDB 11 opens into a unique_ptr, earlier versions into a plain pointer.
+Status OpenDatabase(const Options& o, const std::string& path, std::unique_ptr<DB>* db) {
+#if ROCKSDB_MAJOR >= 11
+  return DB::Open(o, path, db);
+#else
   DB* raw = nullptr;
-  Ok(DB::Open(o, dir, &raw), "open");
-  return std::unique_ptr<DB>(raw);
+  Status s = DB::Open(o, path, &raw);
+  db->reset(raw);
+  return s;
+#endif
+}
+
+std::unique_ptr<DB> OpenDb(const Options& o, const std::string& dir) {
+  std::unique_ptr<DB> db;
+  Ok(OpenDatabase(o, dir, &db), "open");
+  return db;
 }
 
 int Write(const std::string& uri, const std::string& dir, uint64_t count, const std::string& flags) {
   auto acked = Acked(dir);
   auto env = NewCompositeEnv(MakeFs(uri));
   Options o = MakeOptions(env.get(), flags);
-  DB* raw = nullptr;
-  Status s = DB::Open(o, dir, &raw);
-  std::unique_ptr<DB> db(raw);
+  std::unique_ptr<DB> db;
+  Status s = OpenDatabase(o, dir, &db);
   if (s.ok()) {
     WriteOptions sync;
     sync.sync = true;
