@@ -73,8 +73,8 @@ pub struct StoreArgs {
     /// Directory of the store
     #[arg(long, value_name = "DIR")]
     pub db: PathBuf,
-    /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128; or @FILE for what
-    /// `ringdb doctor --write FILE` recommends
+    /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128, or sim (a simulated disk,
+    /// gone afterwards); or @FILE for what `ringdb doctor --write FILE` recommends
     #[arg(long, value_name = "URI", default_value = "auto")]
     pub io: Engine,
     /// Memory budget for cache, index, filters and memtables together [default: 256MiB]

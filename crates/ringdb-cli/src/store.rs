@@ -42,7 +42,20 @@ fn options(args: &StoreArgs) -> Options {
 /// A wrong engine URI is wrong usage, said before any file is touched.
 pub fn check_engine(uri: &str) -> Result<()> {
     match engineswap::Io::from_uri(uri) {
-        Ok(_) => Ok(()),
+        Ok(io) => {
+            static SAID: std::sync::Once = std::sync::Once::new();
+            let info = io.info();
+            if info.name == "sim" {
+                // What one command writes there no other sees.
+                SAID.call_once(|| {
+                    eprintln!(
+                        "note: {} is a disk in memory; what it holds is gone when this command ends",
+                        info.uri
+                    );
+                });
+            }
+            Ok(())
+        }
         Err(e) if e.kind() == engineswap::ErrorKind::InvalidInput => Err(Failure::Usage(e.to_string())),
         Err(e) => Err(e.into()),
     }

@@ -386,3 +386,15 @@ fn help_completions_and_manual_pages() {
     ringdb(["man", "--dir", dir.path().to_str().unwrap()]).ok();
     assert!(std::fs::read_to_string(dir.path().join("ringdb-load.1")).unwrap().contains("on\\-error"));
 }
+
+#[test]
+fn a_simulated_disk_says_that_it_is_gone_afterwards() {
+    let dir = tempdir().unwrap();
+    let db = &dir.path().join("db");
+    let put = on(db, "put --db DB apple red --io sim?seed=5").ok();
+    assert_eq!(put.err.matches("is gone when this command ends").count(), 1, "{}", put.err);
+    assert!(put.err.contains("sim?seed=5"), "{}", put.err);
+    assert!(!db.exists());
+    on(db, "put --db DB apple red --io sim?plan=on+write+EIO").fails(1, &["Input/output error"]);
+    on(db, "put --db DB apple red --io sim?plan=on+write+EWHAT").fails(2, &["'EWHAT' is no action"]);
+}

@@ -86,6 +86,8 @@ pub mod mutation;
 mod mutation;
 mod options;
 mod purpose;
+#[cfg(not(shuttle))]
+pub mod sim;
 mod stats;
 mod sync;
 mod table;

@@ -58,7 +58,7 @@ impl Shared {
     pub fn wait(&self) {
         let mut ended = lock(&self.ended);
         while *ended < self.parts {
-            ended = wait(&self.all_ended, ended);
+            ended = wait(&self.all_ended, ended, &self.ended);
         }
         drop(ended);
         drop(lock(&self.job).take());

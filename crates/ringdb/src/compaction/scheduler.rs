@@ -21,7 +21,7 @@ use super::run::{Work, run};
 use super::{Levels, Tree};
 use crate::env::Join;
 use crate::key::Seq;
-use crate::sync::{Condvar, Mutex, lock};
+use crate::sync::{Condvar, Mutex, lock, wait_briefly};
 use crate::{Env, Error, ErrorKind, Options, Result};
 
 /// First delay before a failed job is tried again.
@@ -294,7 +294,7 @@ impl Scheduler {
         let guard = lock(&self.signal);
         if *guard == seen {
             // A wake before its time is harmless: everyone looks again.
-            drop(self.woken.wait_timeout(guard, most));
+            wait_briefly(&self.woken, guard, most);
         }
     }
 

@@ -69,7 +69,7 @@ impl Background {
     pub fn wait_prepared(&self) {
         let mut p = lock(&self.preparer);
         while (p.wanted || p.busy) && !p.closing {
-            p = wait(&self.changed, p);
+            p = wait(&self.changed, p, &self.preparer);
         }
     }
 
@@ -108,7 +108,7 @@ impl Core {
         let mut p = lock(&b.preparer);
         while !p.closing {
             if !std::mem::take(&mut p.wanted) {
-                p = wait(&b.changed, p);
+                p = wait(&b.changed, p, &b.preparer);
                 continue;
             }
             p.busy = true;

@@ -104,7 +104,7 @@ impl Waiter {
         loop {
             match told.take() {
                 Some(what) => return what,
-                None => told = wait(&self.changed, told),
+                None => told = wait(&self.changed, told, &self.told),
             }
         }
     }
@@ -160,7 +160,7 @@ impl Writes {
     pub fn wait_for_leaders(&self) {
         let mut w = lock(&self.state);
         while w.leaders > 0 {
-            w = wait(&self.idle, w);
+            w = wait(&self.idle, w, &self.state);
         }
     }
 }

@@ -67,7 +67,7 @@ impl Log {
             if !s.leader {
                 break;
             }
-            s = wait(&self.sync.done, s);
+            s = wait(&self.sync.done, s, &self.sync.state);
         }
         s.leader = true;
         // Everyone who waits by now has appended before, so this sync covers them all.

@@ -103,7 +103,7 @@ impl Turnstile {
     fn wait(&self, ticket: u64) -> bool {
         let mut s = lock(&self.state);
         while s.next != ticket && s.failed > ticket {
-            s = wait(self.slot(ticket), s);
+            s = wait(self.slot(ticket), s, &self.state);
         }
         s.failed > ticket
     }

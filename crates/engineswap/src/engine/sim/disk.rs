@@ -93,6 +93,13 @@ impl Disk {
         w.operations
     }
 
+    /// A number of all operations so far, with their files, places and bytes written: equal if two runs were the same.
+    pub fn fingerprint(&self) -> u64 {
+        let mut w = self.lock();
+        w.pull_all();
+        w.print
+    }
+
     /// Cuts the power during operation number `n` (from 0): it fails with EIO and so does everything after it. Files
     /// stay open and useless. [`Disk::crash`] shows what is left.
     pub fn cut_at(&self, n: u64) {

@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub cut_at: Option<u64>,
     pub dead: bool,
     pub points: Option<Vec<Point>>,
+    /// Of all operations so far.
+    pub print: u64,
     /// Bytes that files may take.
     pub capacity: Option<u64>,
     /// Nanoseconds of the disk's own time.
@@ -96,6 +98,7 @@ impl World {
             cut_at: None,
             dead: false,
             points: None,
+            print: 0,
             capacity: None,
             clock: 0,
             delay: 0,
@@ -110,6 +113,15 @@ impl World {
     pub fn next_change(&mut self) -> u64 {
         self.state.at += 1;
         self.state.at
+    }
+
+    /// Takes bytes into the fingerprint: FNV-1a, by words.
+    fn mark(&mut self, bytes: &[u8]) {
+        for word in bytes.chunks(8) {
+            let mut w = [0; 8];
+            w[..word.len()].copy_from_slice(word);
+            self.print = (self.print ^ u64::from_le_bytes(w)).wrapping_mul(0x0100_0000_01B3).rotate_left(29);
+        }
     }
 
     /// Counts a fault.
@@ -131,6 +143,8 @@ impl World {
         }
         let number = self.operations;
         self.operations += 1;
+        self.mark(&[call as u8]);
+        self.mark(path.as_os_str().as_encoded_bytes());
         let mut verdict = Verdict {
             number,
             call,
@@ -197,6 +211,14 @@ impl World {
     /// Changes a file, and the memory of those who have mapped it.
     pub fn change(&mut self, node: u64, what: What) -> Sys<u64> {
         let at = self.next_change();
+        match &what {
+            What::Write { offset, data } | What::Store { offset, data } => {
+                self.mark(&offset.to_le_bytes());
+                self.mark(data);
+            }
+            What::Zeros { offset, len } => self.mark(&[offset.to_le_bytes(), len.to_le_bytes()].concat()),
+            What::SetLen(len) | What::Grow(len) => self.mark(&len.to_le_bytes()),
+        }
         if let Some(m) = self.mapped.get(&node)
             && !matches!(what, What::Store { .. })
         {
