@@ -183,12 +183,10 @@ fn a_compaction_that_found_the_disk_full_is_forgotten_when_there_is_room() {
     assert_eq!(db.compact_range(..).unwrap_err().kind(), ErrorKind::Retry);
     disk.set_plan(Plan::none());
     db.put("more", "x").unwrap();
-    let start = std::time::Instant::now();
-    while let Err(e) = db.flush().and_then(|()| db.compact_range(..)) {
-        assert_eq!(e.kind(), ErrorKind::Retry);
-        assert!(start.elapsed() < Duration::from_secs(60), "for good: {e}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // As long as the first delay before another try, and longer.
+    std::thread::sleep(Duration::from_millis(300));
+    db.flush().unwrap();
+    db.compact_range(..).unwrap();
     assert_eq!(db.stats().write_delay_reason, None);
     db.close().unwrap();
 }

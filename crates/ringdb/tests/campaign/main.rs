@@ -33,7 +33,8 @@ usage: campaign [run] [options]
   --every N          one operation in N (default 1)
   --jobs N           processes at once (default: the cores)
   --history NAME     this history only
-  --out FILE         the result as JSON, and where to go on after an interruption (default target/campaign.json)
+  --out FILE         the result as JSON, and where to go on after an interruption (default target/campaign.json;
+                     relative to the repository)
 RINGDB_CAMPAIGN=CASE runs one case alone. Without arguments a slice for CI is run.";
 
 fn main() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -29,6 +29,11 @@ pub struct Wanted {
     pub out: Option<PathBuf>,
 }
 
+/// The repository: `cargo test` runs this in its package's directory.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace")
+}
+
 impl Wanted {
     fn default() -> Wanted {
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).expect("clock").as_secs();
@@ -51,7 +56,7 @@ impl Wanted {
     }
 
     pub fn from_args(args: &[String]) -> Wanted {
-        let mut w = Wanted { out: Some("target/campaign.json".into()), ..Wanted::default() };
+        let mut w = Wanted { out: Some(root().join("target/campaign.json")), ..Wanted::default() };
         let mut args = args.iter();
         while let Some(name) = args.next() {
             let value = args.next().unwrap_or_else(|| panic!("{name} needs a value\n{}", crate::HELP));
@@ -65,7 +70,7 @@ impl Wanted {
                 "--every" => w.every = number().max(1),
                 "--jobs" => w.jobs = number().max(1) as usize,
                 "--history" => w.history = Some(value.clone()),
-                "--out" => w.out = Some(value.into()),
+                "--out" => w.out = Some(root().join(value)),
                 _ => panic!("{name}: no such option\n{}", crate::HELP),
             }
         }
@@ -240,6 +245,8 @@ fn start_job(job: &Job, tell: Sender<(String, Told)>) {
 
 fn save(wanted: &Wanted, state: &State) {
     if let Some(out) = &wanted.out {
+        // Made by whoever built this, but elsewhere if CARGO_TARGET_DIR says so.
+        let _ = out.parent().map(std::fs::create_dir_all);
         let text = serde_json::to_string_pretty(state).expect("JSON");
         std::fs::write(out, text).unwrap_or_else(|e| panic!("{}: {e}", out.display()));
     }
