@@ -17,7 +17,7 @@ use crate::store::DurabilityArg;
 /// Operate, measure and diagnose a ringdb store.
 ///
 /// Exit codes: 0 when it went well; 1 when it failed, when a key asked for is absent or when `verify` found
-/// problems; 2 when the arguments are wrong.
+/// problems; 2 when the arguments are wrong; 3 when `salvage` made a new store but something was lost.
 #[derive(Parser, Debug)]
 #[command(name = "ringdb", version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
@@ -46,7 +46,16 @@ pub enum Verb {
     /// Print counters and sizes
     Stats(PlainArgs),
     /// Read every byte, check every checksum, order and reference; exit code 1 if anything is wrong
+    ///
+    /// Each problem is named with its file, level, block, offset and range of keys, and how much it affects. Safe beside
+    /// a running writer.
     Verify(PlainArgs),
+    /// Recover all that can be read of a damaged store into a new one; exit code 3 if something was lost
+    ///
+    /// SRC is never changed. It works when tables, the log, CURRENT or the manifest are damaged or missing. What was
+    /// lost, and where keys may be out of date because of that, is listed. Exit codes: 0 all was recovered, 1 there is
+    /// no new store, 2 the arguments are wrong, 3 there is a new store but something was lost.
+    Salvage(SalvageArgs),
     /// Merge the tables down to the last level
     Compact(CompactArgs),
     /// Copy the store, by hard links, into a new directory of the same file system
@@ -302,6 +311,28 @@ pub struct PlainArgs {
     pub json: bool,
 }
 
+/// Arguments of `salvage`.
+#[derive(Args, Debug)]
+pub struct SalvageArgs {
+    /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128; or @FILE for what
+    /// `ringdb doctor --write FILE` recommends
+    #[arg(long, value_name = "URI", default_value = "auto")]
+    pub io: Engine,
+    /// Take whole frames of the log that follow a gap in it too: newer writes are there then, though older ones
+    /// between them are missing
+    #[arg(long)]
+    pub frames_after_gaps: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Directory of the damaged store; nobody may have it open for writing
+    #[arg(value_name = "SRC")]
+    pub src: PathBuf,
+    /// Directory of the new store: it must not exist or be empty, and lie outside of SRC
+    #[arg(value_name = "DST")]
+    pub dst: PathBuf,
+}
+
 /// Arguments of `compact`.
 #[derive(Args, Debug)]
 pub struct CompactArgs {
@@ -380,7 +411,11 @@ mod tests {
             if !["completions", "man", "help"].contains(&c.get_name()) {
                 assert!(has("io") || c.get_name() == "doctor", "{}", c.get_name());
                 assert!(has("json"), "{}", c.get_name());
-                assert!(has("db") || ["demo", "fileperf"].contains(&c.get_name()), "{}", c.get_name());
+                assert!(
+                    has("db") || ["demo", "fileperf", "salvage"].contains(&c.get_name()),
+                    "{}",
+                    c.get_name()
+                );
             }
         }
     }

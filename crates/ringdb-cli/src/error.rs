@@ -9,7 +9,7 @@ use ringdb::ErrorKind;
 /// Result of a verb.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a verb ends early. Exit codes: 1 for a failure or a negative answer, 2 for wrong usage.
+/// Why a verb ends early. Exit codes: 1 for a failure or a negative answer, 2 for wrong usage, 3 for part of a success.
 #[derive(Debug)]
 pub enum Failure {
     /// It was asked for something that makes no sense. Exit code 2.
@@ -18,6 +18,8 @@ pub enum Failure {
     Failed(String),
     /// The answer is "no" (an absent key, problems found) and has been printed. Exit code 1.
     Negative,
+    /// Not all could be done; what could be is, and it has been said what could not. Exit code 3.
+    Partial,
     /// The reader of standard output went away. Quiet, exit code 0.
     BrokenPipe,
 }
@@ -35,6 +37,7 @@ impl Failure {
                 ExitCode::from(1)
             }
             Failure::Negative => ExitCode::from(1),
+            Failure::Partial => ExitCode::from(3),
             Failure::BrokenPipe => ExitCode::SUCCESS,
         }
     }
@@ -45,6 +48,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Usage(m) | Failure::Failed(m) => f.write_str(m),
             Failure::Negative => f.write_str("no"),
+            Failure::Partial => f.write_str("in part"),
             Failure::BrokenPipe => f.write_str("broken pipe"),
         }
     }
@@ -82,7 +86,9 @@ impl From<ringdb::Error> for Failure {
             }
             (ringdb::Error::NoStore { .. }, _) => "; `ringdb put` or `ringdb load` make one",
             (_, ErrorKind::Retry) => "; mend the cause and try again",
-            (_, ErrorKind::Repair) => "; `ringdb verify` names everything that is wrong",
+            (_, ErrorKind::Repair) => {
+                "; `ringdb verify` names everything that is wrong, `ringdb salvage` recovers what can be read"
+            }
             _ => "",
         };
         Failure::Failed(format!("{e}{todo}"))

@@ -4,7 +4,9 @@ use std::ops::Bound;
 use std::path::Path;
 
 use clap::ValueEnum;
-use ringdb::{Db, Durability, Iter, Keyspace, Options, ReadOptions, Value, VerifyReport, WriteBatch};
+use ringdb::{
+    Db, Durability, Iter, Keyspace, Options, ReadOptions, Value, VerifyOptions, VerifyReport, WriteBatch,
+};
 
 use crate::args::{RangeArgs, StoreArgs};
 use crate::coding::Coding;
@@ -69,13 +71,15 @@ pub fn open_for_reading(args: &StoreArgs) -> Result<Db> {
 }
 
 /// Verifies the store: opened if that can be done, else what its directory holds.
-pub fn verify(args: &StoreArgs) -> Result<VerifyReport> {
+pub fn verify(args: &StoreArgs, verify: &VerifyOptions) -> Result<VerifyReport> {
     check_engine(&args.io.uri)?;
     must_exist(&args.db)?;
     let options = options(args).with_create_if_missing(false);
     match Db::open_read_only(&args.db, options.clone()) {
-        Ok(db) => Ok(db.verify()?),
-        Err(ringdb::Error::Corrupt { .. }) => Ok(Db::verify_dir(&args.db, &options)?),
+        Ok(db) => Ok(db.verify_with(verify)?),
+        Err(ringdb::Error::Corrupt { .. } | ringdb::Error::Io(_)) => {
+            Ok(Db::verify_dir_with(&args.db, &options, verify)?)
+        }
         Err(e) => Err(e.into()),
     }
 }

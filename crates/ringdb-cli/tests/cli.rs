@@ -372,7 +372,7 @@ fn help_completions_and_manual_pages() {
     for word in ["load", "dump", "verify", "bench", "demo", "Exit codes"] {
         assert!(help.text().contains(word), "{word}");
     }
-    for verb in "load dump get put del scan count stats verify compact checkpoint keyspaces bench demo completions man"
+    for verb in "load dump get put del scan count stats verify salvage compact checkpoint keyspaces bench demo completions man"
         .split_whitespace()
     {
         assert!(!ringdb([verb, "--help"]).ok().text().is_empty());

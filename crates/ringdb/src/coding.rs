@@ -144,6 +144,38 @@ pub(crate) fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     d.finalize() as u32
 }
 
+/// [`crc32c`] byte by byte, for where every prefix's sum is wanted.
+pub(crate) struct Crc32cSteps(u32);
+
+impl Crc32cSteps {
+    /// Continues from `seed`.
+    pub fn new(seed: u32) -> Crc32cSteps {
+        Crc32cSteps(!seed)
+    }
+
+    /// The sum with one more byte.
+    #[inline]
+    pub fn step(&mut self, byte: u8) -> u32 {
+        const TABLE: [u32; 256] = {
+            let mut table = [0; 256];
+            let mut i = 0;
+            while i < 256 {
+                let mut c = i as u32;
+                let mut bit = 0;
+                while bit < 8 {
+                    c = if c & 1 == 1 { c >> 1 ^ 0x82F6_3B78 } else { c >> 1 };
+                    bit += 1;
+                }
+                table[i] = c;
+                i += 1;
+            }
+            table
+        };
+        self.0 = TABLE[(self.0 as u8 ^ byte) as usize] ^ self.0 >> 8;
+        !self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +186,10 @@ mod tests {
         assert_eq!(crc32c(crc32c(0, b"1234"), b"56789"), 0xE306_9283);
         assert_eq!(crc32c(0, b""), 0);
         assert_eq!(crc32c(7, b""), 7);
+        let mut steps = Crc32cSteps::new(7);
+        for n in 1..=9 {
+            assert_eq!(steps.step(b"123456789"[n - 1]), crc32c(7, &b"123456789"[..n]));
+        }
     }
 
     #[test]

@@ -68,6 +68,14 @@ pub(crate) fn bounds_of(id: u32) -> (Vec<u8>, Vec<u8>) {
     (Prefix::new(id).as_slice().to_vec(), Prefix::new(id.saturating_add(1)).as_slice().to_vec())
 }
 
+/// An internal key for people: the user's key as text (bytes that are not printable ASCII as `\xNN`), after the
+/// keyspace's id if it is not the default one.
+pub(crate) fn printable(internal: &[u8]) -> String {
+    let (id, user) = split(internal).unwrap_or((0, internal));
+    let text: String = user.iter().flat_map(|b| std::ascii::escape_default(*b)).map(char::from).collect();
+    if id == 0 { text } else { format!("{id}:{text}") }
+}
+
 /// An internal key on the stack (or the heap when long).
 pub(crate) struct KeyBuf {
     inline: [u8; 64],

@@ -86,6 +86,7 @@ pub mod mutation;
 mod mutation;
 mod options;
 mod purpose;
+mod salvage;
 #[cfg(not(shuttle))]
 pub mod sim;
 mod stats;
@@ -102,7 +103,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::{Compression, Durability, Options, ReadOptions, WriteOptions};
 pub use purpose::NAMES as IO_PURPOSES;
-pub use stats::{LevelStats, Stats, VerifyProblem, VerifyReport};
+pub use salvage::{Progress, SalvageLoss, SalvageOptions, SalvageReport, salvage};
+pub use stats::{DamagedTable, LevelStats, Stats, VerifyOptions, VerifyProblem, VerifyReport};
 pub use value::Value;
 
 /// The README's examples, run as doc tests.

@@ -69,6 +69,13 @@ pub struct Stats {
     /// What the log has lost, found when the store was opened: damage, with `recover_damaged_log`; or where it
     /// breaks off although frames that were never synced follow, which a power cut leaves, or damage.
     pub recovered_damage: Option<String>,
+    /// Tables that cannot be read, wholly or in part, as far as that is known: reads of keys that need them fail,
+    /// compactions leave them alone.
+    pub damaged_tables: Vec<DamagedTable>,
+    /// The last failure of a compaction that did not stop the store: because of a damaged table.
+    pub background_error: Option<String>,
+    /// Such failures.
+    pub background_errors: u64,
     /// Why the store has stopped writing; `None` when it has not.
     pub stopped: Option<String>,
 }
@@ -89,6 +96,30 @@ pub struct LevelStats {
     pub target_bytes: u64,
 }
 
+/// A table that cannot be read, wholly or in part.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct DamagedTable {
+    /// Its file.
+    pub file: String,
+    /// Its level.
+    pub level: u32,
+    /// Bytes of the file, as it should be.
+    pub bytes: u64,
+    /// Entries, versions and tombstones included.
+    pub entries: u64,
+    /// The first key, printable: `\xNN` for bytes that are not; after the keyspace's number and `:` if it is not
+    /// the default one.
+    pub from: String,
+    /// The last key, likewise.
+    pub to: String,
+    /// Whether all of it is: every read within its range that is not answered by something newer fails. Otherwise
+    /// a compaction has met a bad block in it.
+    pub unreadable: bool,
+    /// Why.
+    pub reason: String,
+}
+
 /// What [`crate::Db::verify`] found.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
@@ -101,8 +132,18 @@ pub struct VerifyReport {
     pub entries: u64,
     /// Bytes read.
     pub bytes: u64,
+    /// Bytes of all tables, as they should be.
+    pub table_bytes: u64,
+    /// Blocks of tables that cannot be read or believed, those of unreadable tables left out.
+    pub damaged_blocks: u64,
+    /// Bytes of those, and of unreadable tables.
+    pub damaged_bytes: u64,
+    /// Entries in those, as far as known.
+    pub damaged_entries: u64,
     /// What is wrong; empty if all is well.
     pub problems: Vec<VerifyProblem>,
+    /// What is unusual but harms nothing: files that the manifest does not name.
+    pub notes: Vec<String>,
 }
 
 impl VerifyReport {
@@ -122,4 +163,45 @@ pub struct VerifyProblem {
     pub offset: Option<u64>,
     /// What is wrong.
     pub detail: String,
+    /// What it is: `block`, `table` (all of it), `index` (it disagrees with the blocks), `filter`, `counts`, `order`,
+    /// `manifest` or `log`.
+    pub kind: String,
+    /// The table's level.
+    pub level: Option<u32>,
+    /// The number of the block in its table.
+    pub block: Option<u32>,
+    /// Bytes that cannot be read because of it.
+    pub bytes: Option<u64>,
+    /// Entries that cannot be read because of it, if known.
+    pub entries: Option<u64>,
+    /// Keys from this one on are affected, printable: `\xNN` for bytes that are not; after the keyspace's number and
+    /// `:` if it is not the default one. A bound: the key itself may be whole.
+    pub from: Option<String>,
+    /// Up to this one.
+    pub to: Option<String>,
+    /// Bytes affected as a share of all tables.
+    pub share: Option<f64>,
+}
+
+/// How to verify.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct VerifyOptions {
+    /// Is told how many bytes have been read, and of how many, about every MiB.
+    pub progress: Option<crate::Progress>,
+}
+
+impl VerifyOptions {
+    /// Sets what is told how far it is.
+    #[must_use]
+    pub fn with_progress(mut self, progress: crate::Progress) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+}
+
+impl std::fmt::Debug for VerifyOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VerifyOptions").field("progress", &self.progress.is_some()).finish()
+    }
 }

@@ -1,4 +1,4 @@
-//! Verbs on the store as a whole: `stats`, `verify`, `compact`, `checkpoint`, `keyspaces`.
+//! Verbs on the store as a whole: `stats`, `compact`, `checkpoint`, `keyspaces`.
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use ringdb::Stats;
 use serde_json::json;
 
 use crate::args::{CheckpointArgs, CompactArgs, KeyspacesArgs, PlainArgs};
-use crate::error::{Failure, Result, failed};
+use crate::error::{Result, failed};
 use crate::out::{self, human_bytes, human_count};
 use crate::store::{self, Space};
 
@@ -46,6 +46,13 @@ fn describe(s: &Stats) -> String {
     if let Some(what) = &s.recovered_damage {
         line("LOST", what.clone());
     }
+    for t in &s.damaged_tables {
+        let what = if t.unreadable { "all of it" } else { "in part" };
+        line(
+            "DAMAGED",
+            format!("{} (level {}, {what}, keys {} to {}): {}", t.file, t.level, t.from, t.to, t.reason),
+        );
+    }
     if let Some(why) = &s.stopped {
         line("STOPPED", why.clone());
     }
@@ -65,41 +72,6 @@ fn describe(s: &Stats) -> String {
         .collect();
     text.push('\n');
     text + &out::table(&["level", "tables", "size", "entries", "target"], &rows, 1)
-}
-
-/// Reads everything and names what is wrong. Problems make exit code 1.
-pub fn verify(args: &PlainArgs) -> Result<()> {
-    let start = Instant::now();
-    let bar = out::count_bar(None);
-    bar.set_message("verifying");
-    let report = store::verify(&args.store);
-    bar.finish_and_clear();
-    let report = report?;
-    if args.json {
-        out::json(&report)?;
-    } else {
-        let mut text = String::new();
-        for p in &report.problems {
-            let at = p.offset.map(|o| format!(" at offset {o}")).unwrap_or_default();
-            let _ = writeln!(text, "{}{at}: {}", p.file, p.detail);
-        }
-        let _ = writeln!(
-            text,
-            "{} files, {} blocks, {} entries, {} read in {:.2} s: {}",
-            human_count(report.files),
-            human_count(report.blocks),
-            human_count(report.entries),
-            human_bytes(report.bytes),
-            start.elapsed().as_secs_f64(),
-            match report.problems.len() {
-                0 => "all is well".into(),
-                1 => "1 problem".into(),
-                n => format!("{n} problems"),
-            }
-        );
-        out::text(&text)?;
-    }
-    if report.is_ok() { Ok(()) } else { Err(Failure::Negative) }
 }
 
 /// Merges tables down to the last level.

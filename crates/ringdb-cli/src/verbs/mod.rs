@@ -5,6 +5,7 @@ mod docs;
 mod dump;
 mod load;
 mod point;
+mod repair;
 mod scan;
 
 use crate::args::Verb;
@@ -21,7 +22,8 @@ pub fn run(verb: Verb) -> Result<()> {
         Verb::Scan(a) => scan::scan(&a),
         Verb::Count(a) => scan::count(&a),
         Verb::Stats(a) => admin::stats(&a),
-        Verb::Verify(a) => admin::verify(&a),
+        Verb::Verify(a) => repair::verify(&a),
+        Verb::Salvage(a) => repair::salvage(&a),
         Verb::Compact(a) => admin::compact(&a),
         Verb::Checkpoint(a) => admin::checkpoint(&a),
         Verb::Keyspaces(a) => admin::keyspaces(&a),

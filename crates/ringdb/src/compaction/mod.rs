@@ -20,6 +20,7 @@ pub(crate) mod run;
 pub(crate) mod scheduler;
 pub(crate) mod visibility;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -87,6 +88,14 @@ pub(crate) trait Tree: Send + Sync + 'static {
     /// memtables needed. Tables of a flush raise the manifest's flushed sequence number. The directory has been
     /// synced before. An error of kind `Retry` means that nothing has happened.
     fn install(&self, change: Change<Self::Table>) -> Result<()>;
+    /// Tables that cannot be read, wholly or in part, and are left where they are: none is picked.
+    fn left_alone(&self) -> BTreeSet<u64> {
+        BTreeSet::new()
+    }
+    /// A compaction has failed. True if that is because of a table of the tree, which is left alone from now on.
+    fn leave_alone(&self, _why: &Error) -> bool {
+        false
+    }
     /// A background failure that cannot be retried: writing stops, with this reason.
     fn stop_writing(&self, why: &Error);
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use engineswap::{Io, Purpose};
 
 use super::Tree;
-use super::pick::LAST;
+use super::pick::{LAST, cuts};
 use crate::Result;
 use crate::files::FileKind;
 use crate::key::{Kind, Seq};
@@ -52,6 +52,9 @@ pub(crate) struct Outputs<'a, T: Tree> {
     /// Bytes of keys and values until the table's size is looked at again.
     until_look: usize,
     writer: Option<TableWriter>,
+    /// Tables end here, so that none reaches into a damaged table's range and out of it: the keys are ascending,
+    /// each with whether it is the last before the cut, not the first behind it.
+    cuts: VecDeque<(Vec<u8>, bool)>,
     finishing: VecDeque<FinishingTable>,
     done: Vec<TableMeta>,
     made: Made,
@@ -74,6 +77,7 @@ impl<'a, T: Tree> Outputs<'a, T> {
             table_bytes,
             until_look: 0,
             writer: None,
+            cuts: cuts(&tree.levels(), &tree.left_alone()).into(),
             finishing: VecDeque::new(),
             done: Vec::new(),
             made: Made { io: tree.io().clone(), files: Vec::new() },
@@ -83,6 +87,9 @@ impl<'a, T: Tree> Outputs<'a, T> {
     /// Adds a version. `new_key`: its key is not that of the version before.
     #[inline]
     pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8], new_key: bool) -> Result<()> {
+        if new_key && !self.cuts.is_empty() && self.passes_cut(key) {
+            self.cut()?;
+        }
         if new_key && self.until_look == 0 {
             self.until_look = LOOK_EVERY;
             if self.writer.as_ref().is_none_or(|w| w.estimated_bytes() >= self.table_bytes) {
@@ -95,6 +102,15 @@ impl<'a, T: Tree> Outputs<'a, T> {
             Some(w) => w.add(key, seq, kind, value),
             None => self.start()?.add(key, seq, kind, value),
         }
+    }
+
+    /// Whether a cut lies before `key`; forgets it.
+    fn passes_cut(&mut self, key: &[u8]) -> bool {
+        let before =
+            |(at, last): &(Vec<u8>, bool)| if *last { at.as_slice() < key } else { at.as_slice() <= key };
+        let passed = self.cuts.iter().take_while(|c| before(c)).count();
+        self.cuts.drain(..passed);
+        passed > 0
     }
 
     fn start(&mut self) -> Result<&mut TableWriter> {

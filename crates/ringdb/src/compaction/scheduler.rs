@@ -3,7 +3,7 @@
 //! One thread flushes, so that a flush never waits for a compaction; the others compact, and take over parts of
 //! each other's merges when they have nothing else to do. They wake on [`Scheduler::wake`] and on the end of any
 //! job. A failure that may pass (a full disk) is retried with a growing delay while reads go on; any other
-//! stops the store's writing.
+//! stops the store's writing, but for damage of a table, which is left alone from then on.
 //!
 //! Locks: `work` may be held while the tree is asked for its state, so the tree must not call into the scheduler
 //! with its own locks held, but for [`Scheduler::wake`], which takes only `signal`.
@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::backpressure::{Debt, Limits, Pacer};
 use super::flush::flush;
 use super::helpers::{Helpers, Parts, Shared};
-use super::pick::{Around, Busy, Manual, Pick, Shape, debt_bytes, pick, pick_manual};
+use super::pick::{Around, Busy, Manual, Pick, Shape, debt_bytes, movable, pick, pick_manual};
 use super::run::{Work, run};
 use super::{Levels, Tree};
 use crate::env::Join;
@@ -107,6 +107,8 @@ struct State {
     offers: Vec<Arc<Shared>>,
     flush_trouble: Option<Trouble>,
     compaction_trouble: Option<Trouble>,
+    /// Compactions that met a damaged table, and what the last of them said.
+    damage_met: (u64, Option<String>),
     /// Nothing new is begun: writing has stopped.
     stopped: Option<Error>,
 }
@@ -225,6 +227,11 @@ impl Scheduler {
         }
         drop(state);
         lock(&self.pacer).reason()
+    }
+
+    /// How many compactions have met a damaged table, and what the last of them said.
+    pub fn background_errors(&self) -> (u64, Option<String>) {
+        lock(&self.work).damage_met.clone()
     }
 
     /// Waits until `done`, which is asked again after every change; fails when the store is closed, has stopped
@@ -364,6 +371,10 @@ impl Scheduler {
         match result {
             Ok(()) => *trouble(state) = None,
             Err(_) if self.closing() => {}
+            Err(error) if tree.leave_alone(&error) => {
+                // Others go on.
+                state.damage_met = (state.damage_met.0 + 1, Some(error.to_string()));
+            }
             Err(error) if error.kind() == ErrorKind::Retry => {
                 let failures = trouble(state).as_ref().map_or(0, |t| t.failures) + 1;
                 let delay = (FIRST_RETRY * (1 << (failures - 1).min(10))).min(LAST_RETRY);
@@ -382,7 +393,8 @@ impl Scheduler {
 
     /// Tells the pacer what is left to do.
     fn look_at_debt<T: Tree>(&self, tree: &T) {
-        let levels = tree.levels();
+        // What cannot go anywhere because of damage is no debt: writers would wait for ever.
+        let levels = movable(tree.levels(), &tree.left_alone());
         let immutables = tree.immutable_count() as u64;
         let debt = Debt {
             immutables,
@@ -480,7 +492,7 @@ impl Scheduler {
 
 fn around<T: Tree>(tree: &T) -> Around {
     let oldest_view = tree.views().into_iter().min().unwrap_or(0);
-    Around { oldest_view, dropped: tree.dropped_keyspaces() }
+    Around { oldest_view, dropped: tree.dropped_keyspaces(), damaged: tree.left_alone() }
 }
 
 impl Helpers for Scheduler {

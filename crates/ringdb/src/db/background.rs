@@ -84,6 +84,7 @@ impl Background {
         s.write_delays = c.write_delays.load(Relaxed);
         s.write_delay_us = c.write_delay_us.load(Relaxed);
         s.write_delay_reason = scheduler.reason();
+        (s.background_errors, s.background_error) = scheduler.background_errors();
     }
 
     /// The target size of each level.
@@ -170,7 +171,12 @@ impl Core {
             Bound::Unbounded => after,
         };
         match &self.background.scheduler {
-            Some(s) if from <= to => s.compact_range(&from, Some(&to), seq),
+            Some(s) if from <= to => {
+                s.compact_range(&from, Some(&to), seq)?;
+                // Everything else is done.
+                let last_too = matches!(range.1, Bound::Included(_));
+                self.damage_within(&from, &to, last_too).map_or(Ok(()), Err)
+            }
             _ => Ok(()),
         }
     }

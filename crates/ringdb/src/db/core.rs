@@ -8,6 +8,7 @@ use engineswap::mem::epoch::Published;
 use engineswap::{FileLock, Io};
 
 use super::background::Background;
+use super::damage::Damage;
 use super::health::Health;
 use super::keyspace::{KeyspaceState, Keyspaces};
 use super::snapshot::Snapshots;
@@ -48,6 +49,7 @@ pub(crate) struct Core {
     pub keyspaces: Mutex<Keyspaces>,
     pub next_file: Arc<AtomicU64>,
     pub background: Background,
+    pub damage: Damage,
     /// What was lost to damage when the store was opened, with `recover_damaged_log`.
     pub recovered_damage: Option<String>,
     /// Held as long as the store is open for writing.

@@ -61,14 +61,14 @@ pub(super) fn lock(io: &Io, dir: &Path) -> Result<FileLock> {
 }
 
 /// Makes a directory and its missing parents, durably.
-pub(super) fn make_dir(io: &Io, dir: &Path) -> Result<()> {
+pub(crate) fn make_dir(io: &Io, dir: &Path) -> Result<()> {
     io.create_dir_all(dir)?;
     sync_name(io, dir)
 }
 
 /// Makes the names of a directory and of its parents durable, as far as theirs may be opened. All of them: who made
 /// them may have failed before that.
-pub(super) fn sync_name(io: &Io, dir: &Path) -> Result<()> {
+pub(crate) fn sync_name(io: &Io, dir: &Path) -> Result<()> {
     for d in dir.ancestors().filter(|d| !d.as_os_str().is_empty()) {
         match io.sync_dir(parent(d)) {
             Err(e) if d != dir && e.kind() == engineswap::ErrorKind::Unsupported => {}

@@ -13,12 +13,14 @@ use crate::env::Join;
 use crate::key::{Kind, Prefix, Seq};
 use crate::sync::{Mutex, lock};
 use crate::{
-    Env, KeyRange, Options, ReadOptions, Result, Stats, Value, VerifyReport, WriteBatch, WriteOptions,
+    Env, KeyRange, Options, ReadOptions, Result, Stats, Value, VerifyOptions, VerifyReport, WriteBatch,
+    WriteOptions,
 };
 
 mod background;
 mod checkpoint;
 mod core;
+mod damage;
 mod directory;
 mod get;
 mod health;
@@ -34,10 +36,12 @@ mod stats;
 mod testing;
 mod tree;
 mod verify;
+mod verify_table;
 mod view;
 mod write;
 
 pub(crate) use self::core::Core;
+pub(crate) use directory::{make_dir, sync_name};
 pub use iter::Iter;
 pub(crate) use keyspace::KeyspaceState;
 pub(crate) use snapshot::Registered;
@@ -97,6 +101,10 @@ impl fmt::Debug for Snapshot {
 
 impl Db {
     /// Opens the store in the directory `path`, made if missing.
+    ///
+    /// A table that is damaged or missing does not keep a store from opening: reads of keys in its range fail, unless
+    /// something newer answers them, and all others are served; see [`Stats::damaged_tables`] and
+    /// [`crate::salvage`]. A damaged manifest or log does.
     ///
     /// One process has a store open for writing at a time: [`crate::Error::Locked`] otherwise, also for a second
     /// `open` in the same process (clone the `Db` instead).
@@ -200,16 +208,30 @@ impl Db {
     /// Reads every byte and checks every checksum, order and reference. What is wrong is in the report; an error
     /// means that the check could not be made.
     pub fn verify(&self) -> Result<VerifyReport> {
-        self.core().verify()
+        self.verify_with(&VerifyOptions::default())
+    }
+
+    /// The same with options.
+    pub fn verify_with(&self, options: &VerifyOptions) -> Result<VerifyReport> {
+        self.core().verify(options)
     }
 
     /// The same for a store that is too damaged to be opened, or need not be: everything in its directory that
     /// can be read is checked, and each file that cannot is named. Writes nothing. Meant for a store that
     /// nobody has open: beside a writer, what it changes meanwhile looks like damage.
     pub fn verify_dir(path: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
+        Db::verify_dir_with(path, options, &VerifyOptions::default())
+    }
+
+    /// The same with options.
+    pub fn verify_dir_with(
+        path: impl AsRef<Path>,
+        options: &Options,
+        verify: &VerifyOptions,
+    ) -> Result<VerifyReport> {
         options.validate()?;
         let io = engineswap::Io::from_uri(&options.io)?;
-        verify::verify_dir(&io, path.as_ref())
+        verify::verify_dir(&io, path.as_ref(), verify)
     }
 
     /// Makes a copy of the store in a new directory of the same file system, by hard links: fast, and durable
@@ -309,7 +331,8 @@ macro_rules! reads {
             core.get_at(&prefix, key.as_ref(), seq, options)
         }
         /// The values of many keys, in their order, all as of one moment; every block needed is read in flight
-        /// together.
+        /// together. If one of the keys cannot be read because of damage the call fails: ask for them one by one
+        /// then.
         pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
             self.multi_get_with(keys, &ReadOptions::default())
         }
@@ -322,7 +345,7 @@ macro_rules! reads {
             let (core, prefix, seq) = self.read_at()?;
             core.multi_get_at(&prefix, keys, seq, options)
         }
-        /// All pairs, as of now.
+        /// All pairs, as of now. Damage is an error where the iterator gets to it.
         pub fn iter(&self) -> Iter {
             self.range_with(.., &ReadOptions::default())
         }

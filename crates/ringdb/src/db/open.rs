@@ -1,8 +1,8 @@
 //! Opening a store: for writing, with recovery of whatever the last run left, and read-only beside a writer.
 //!
 //! For writing, in this order: look at the directory and lock it; read the manifest, open its tables, replay the
-//! log into memtables (nothing has been changed so far, and any damage is an error); begin a new manifest, a
-//! new log; flush what was replayed and record that the old segments are not needed; remove them and other
+//! log into memtables (nothing has been changed so far; damage of the manifest and the log is an error, a table that
+//! cannot be read fails those who need it, see [`super::damage`]); begin a new manifest, a new log; flush what was replayed and record that the old segments are not needed; remove them and other
 //! orphans. A crash anywhere leaves either the old state or the new one.
 
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,6 +16,7 @@ use engineswap::{FileLock, Io};
 
 use super::background::Background;
 use super::core::Core;
+use super::damage::Damage;
 use super::directory::{Found, lock as lock_dir, look, make_dir, sync_name};
 use super::health::Health;
 use super::keyspace::{DEFAULT, KeyspaceState, Keyspaces};
@@ -110,7 +111,13 @@ fn try_read_only(dir: &Path, mut options: Options, io: &Io, env: &Arc<dyn Env>) 
     let recovered = recover(io, dir, &mut options, &state, &segments(&own));
     // A segment is reused only after an edit that says so.
     match ManifestFile::load(io, dir)? {
-        Some(now) if now.state.log_number == state.log_number => {}
+        Some(now) if now.state.log_number == state.log_number => {
+            // A table that cannot be read may just have been compacted away.
+            let unreadable = |r: &Recovered| r.version.tables().any(|(_, t)| t.why_unreadable().is_some());
+            if now.state.tables != state.tables && recovered.as_ref().is_ok_and(unreadable) {
+                return Ok(None);
+            }
+        }
         _ => return Ok(None),
     }
     let recovered = recovered?;
@@ -135,6 +142,7 @@ fn try_read_only(dir: &Path, mut options: Options, io: &Io, env: &Arc<dyn Env>) 
         env: env.clone(),
         dir: dir.to_path_buf(),
         background: Background::new(&options, env, true),
+        damage: Damage::default(),
         options,
         read_only: true,
         store,
@@ -212,6 +220,7 @@ fn take_over(
         Writes::new((log, log_writer), (active, mem_writer), recovered.last_seq, limit, max_segments);
     let core = Arc::new(Core {
         background: Background::new(&options, &env, false),
+        damage: Damage::default(),
         io,
         env,
         dir: dir.to_path_buf(),
@@ -261,12 +270,14 @@ impl Core {
             let name = l.path.file_name()?.to_str()?;
             crate::files::parse(name)?.number()
         });
+        let unreadable = lock(&self.tree).version.tables().any(|(_, t)| t.why_unreadable().is_some());
         for kind in own {
             let gone = match kind {
                 FileKind::Lock | FileKind::Current => false,
                 FileKind::CurrentTmp => true,
                 FileKind::Manifest(n) => *n != current,
-                FileKind::Table(n) => !state.tables.contains_key(n),
+                // What looks superfluous may be what is missing elsewhere.
+                FileKind::Table(n) => !state.tables.contains_key(n) && !unreadable,
                 FileKind::Log(n) => *n < state.log_number,
             };
             let path = kind.path(&self.dir);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use engineswap::Io;
 
+use super::damage::is_damage;
 use crate::cache::Cache;
 use crate::files::FileKind;
 use crate::key::{self, Seq};
@@ -28,7 +29,8 @@ pub(super) struct Recovered {
     pub broken: Option<Lost>,
 }
 
-/// Opens the tables of `state` and replays the `segments` behind it. Settings that the store's tables were
+/// Opens the tables of `state`, those that cannot be read as [`Table::unreadable`], and replays the `segments` behind
+/// it. Settings that the store's tables were
 /// written with replace those in `options`. Changes nothing on disk.
 pub(super) fn recover(
     io: &Io,
@@ -37,19 +39,30 @@ pub(super) fn recover(
     state: &ManifestState,
     segments: &[u64],
 ) -> Result<Recovered> {
-    if let Some((_, meta)) = state.tables.values().next() {
+    for (_, meta) in state.tables.values() {
         // Cache frames have one size, so the store keeps the one that it has begun with.
         let path = FileKind::Table(meta.file_id).path(dir);
-        let parts = TableParts::load(io, &path, meta.file_id, purpose::TABLE_OPEN).map_err(gone)?;
-        options.block_bytes = parts.properties.block_bytes;
+        match TableParts::load(io, &path, meta.file_id, purpose::TABLE_OPEN) {
+            Ok(parts) => {
+                options.block_bytes = parts.properties.block_bytes;
+                break;
+            }
+            // Any of the others says it too.
+            Err(e) if is_damage(&e) => {}
+            Err(e) => return Err(e),
+        }
     }
     let cache = Cache::new(options.cache_bytes, options.block_bytes as usize);
     let version = Version::build(state, |_, meta| {
-        Table::open(io, &cache, &FileKind::Table(meta.file_id).path(dir), meta.clone())
+        let path = FileKind::Table(meta.file_id).path(dir);
+        match Table::open(io, &cache, &path, meta.clone()) {
+            Err(e) if is_damage(&e) => Ok(Table::unreadable(io, &cache, &path, meta.clone(), gone(e))),
+            table => table,
+        }
     })
     .map_err(|e| match e {
         Error::Invalid(detail) => Error::corrupt(&FileKind::Current.path(dir), None, detail),
-        e => gone(e),
+        e => e,
     })?;
 
     let from = ReplayFrom {

@@ -24,6 +24,7 @@ impl Core {
             cache_misses: cache.misses,
             filter_negatives: cache.filter_negatives,
             recovered_damage: self.recovered_damage.clone(),
+            damaged_tables: self.damaged_tables(),
             ..Stats::default()
         };
         if let Some(w) = &self.writes {

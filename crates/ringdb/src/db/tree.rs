@@ -1,7 +1,7 @@
 //! The tree of memtables and tables, and the one way to change it: durable in the manifest first, visible after.
 
 use crate::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -192,6 +192,14 @@ impl Tree for Core {
         }
         self.background.wake();
         Ok(())
+    }
+
+    fn left_alone(&self) -> BTreeSet<u64> {
+        self.tables_left_alone()
+    }
+
+    fn leave_alone(&self, why: &Error) -> bool {
+        self.leave_alone(why)
     }
 
     fn stop_writing(&self, why: &Error) {

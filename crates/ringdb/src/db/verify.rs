@@ -7,55 +7,110 @@ use engineswap::Io;
 
 use super::Core;
 use super::directory::{Found, look};
-use crate::cursor::Cursor;
+use super::verify_table::verify_table;
 use crate::files::{self, FileKind};
-use crate::key::{self, Kind};
 use crate::log::{ReplayFrom, replay};
 use crate::manifest::{ManifestFile, ManifestState};
-use crate::stats::{VerifyProblem, VerifyReport};
+use crate::stats::{VerifyOptions, VerifyProblem, VerifyReport};
 use crate::sync::lock;
 use crate::table::meta::TableMeta;
-use crate::table::parts::TableParts;
-use crate::table::scan::TableScan;
-use crate::{Error, Result, batch, purpose};
+use crate::table::remains::Remains;
+use crate::{Error, Progress, Result, batch, key, purpose};
 
 /// How often the log is looked at again when it changes while it is read.
 const LOG_TRIES: u32 = 20;
-/// Problems of one table that are listed; a damaged disk may have millions.
-const PROBLEMS_A_TABLE: usize = 20;
+/// Bytes between calls of the progress.
+const PROGRESS_EVERY: u64 = 1 << 20;
 
-impl VerifyReport {
-    fn problem(&mut self, path: &Path, offset: Option<u64>, detail: impl Into<String>) {
-        let file = path.display().to_string();
-        self.problems.push(VerifyProblem { file, offset, detail: detail.into() });
+/// A verification under way.
+pub(super) struct Check {
+    pub report: VerifyReport,
+    progress: Option<Progress>,
+    total: u64,
+    told: u64,
+}
+
+impl Check {
+    fn new(options: &VerifyOptions, metas: &mut dyn Iterator<Item = &TableMeta>) -> Check {
+        let total = metas.map(|m| m.file_bytes).sum();
+        let report = VerifyReport { table_bytes: total, ..VerifyReport::default() };
+        Check { report, progress: options.progress.clone(), total, told: 0 }
     }
 
-    fn error(&mut self, path: &Path, e: Error) {
+    /// So many bytes more of tables have been read.
+    pub fn read(&mut self, bytes: u64) {
+        self.report.bytes += bytes;
+        if let Some(progress) =
+            self.progress.as_ref().filter(|_| self.report.bytes >= self.told + PROGRESS_EVERY)
+        {
+            self.told = self.report.bytes;
+            progress(self.told.min(self.total), self.total);
+        }
+    }
+
+    /// These bytes as a share of all tables.
+    pub fn share(&self, bytes: u64) -> Option<f64> {
+        (self.total > 0).then(|| bytes as f64 / self.total as f64)
+    }
+}
+
+impl VerifyReport {
+    fn problem(&mut self, kind: &str, path: &Path, offset: Option<u64>, detail: impl Into<String>) {
+        let (file, kind, detail) = (path.display().to_string(), kind.into(), detail.into());
+        self.problems.push(VerifyProblem { file, offset, detail, kind, ..VerifyProblem::default() });
+    }
+
+    fn error(&mut self, kind: &str, path: &Path, e: Error) {
         match e {
-            Error::Corrupt { path, offset, detail } => self.problem(&path, offset, detail),
-            e => self.problem(path, None, e.to_string()),
+            Error::Corrupt { path, offset, detail } => self.problem(kind, &path, offset, detail),
+            e => self.problem(kind, path, None, e.to_string()),
         }
     }
 }
 
 impl Core {
     /// See [`crate::Db::verify`].
-    pub fn verify(&self) -> Result<VerifyReport> {
+    pub fn verify(&self, options: &VerifyOptions) -> Result<VerifyReport> {
         self.check_open()?;
         let mut report = VerifyReport::default();
-        // Holding the version keeps its tables' files.
+        // Holding the version keeps its tables' files, unless somebody else's compactions remove them.
         let (state, version) = self.verify_manifest(&mut report)?;
+        let mut check = Check::new(options, &mut version.tables().map(|(_, t)| t.meta()));
+        check.report = VerifyReport { table_bytes: check.report.table_bytes, ..report };
+        let mut replaced = 0;
         for (level, table) in version.tables() {
-            verify_table(&self.io, &self.dir, level, table.meta(), &state, &mut report);
+            let meta = table.meta();
+            if self.read_only && self.was_replaced(meta)? {
+                replaced += 1;
+                continue;
+            }
+            check.describes(&self.dir, level, meta, &state);
+            verify_table(&self.io, &self.dir, level, meta, &mut check);
+        }
+        let mut report = check.report;
+        if replaced > 0 {
+            let what = "tables were replaced by the writer meanwhile and not looked at";
+            report.notes.push(format!("{replaced} {what}"));
         }
         for id in state.tables.keys() {
             if !version.tables().any(|(_, t)| t.meta().file_id == *id) {
                 let path = FileKind::Table(*id).path(&self.dir);
-                report.problem(&path, None, "the manifest on disk names this table, the open store does not");
+                let detail = "the manifest on disk names this table, the open store does not";
+                report.problem("manifest", &path, None, detail);
             }
         }
         self.verify_log(&mut report)?;
+        note_strangers(&self.io, &self.dir, &mut report)?;
         Ok(report)
+    }
+
+    /// Whether a writer has removed a table that this store, opened read-only, still has open.
+    fn was_replaced(&self, meta: &TableMeta) -> Result<bool> {
+        if self.io.metadata(&FileKind::Table(meta.file_id).path(&self.dir))?.is_some() {
+            return Ok(false);
+        }
+        let now = ManifestFile::load(&self.io, &self.dir);
+        Ok(matches!(now, Ok(Some(now)) if !now.state.tables.contains_key(&meta.file_id)))
     }
 
     /// Reads the manifest back and compares it with what the store works with.
@@ -78,10 +133,10 @@ impl Core {
                 report.files += 2;
                 report.bytes += held.len();
                 if on_disk.state != *held.state() {
-                    report.problem(&path, None, "it does not say what was written to it");
+                    report.problem("manifest", &path, None, "it does not say what was written to it");
                 }
                 if let Some(at) = on_disk.torn_at {
-                    report.problem(&path, Some(at), "its last record is cut off");
+                    report.problem("manifest", &path, Some(at), "its last record is cut off");
                 }
                 on_disk.state
             }
@@ -93,11 +148,11 @@ impl Core {
                 in_memory()
             }
             (Ok(None), _) => {
-                report.problem(&path, None, "it is missing");
+                report.problem("manifest", &path, None, "it is missing");
                 in_memory()
             }
             (Err(e), _) => {
-                report.error(&path, e);
+                report.error("manifest", &path, e);
                 in_memory()
             }
         };
@@ -125,7 +180,7 @@ impl Core {
 }
 
 /// See [`crate::Db::verify_dir`].
-pub(crate) fn verify_dir(io: &Io, dir: &Path) -> Result<VerifyReport> {
+pub(crate) fn verify_dir(io: &Io, dir: &Path, options: &VerifyOptions) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
     let no_store = |detail: &str| Error::NoStore { path: dir.to_path_buf(), detail: detail.into() };
     let own = match look(io, dir) {
@@ -133,87 +188,118 @@ pub(crate) fn verify_dir(io: &Io, dir: &Path) -> Result<VerifyReport> {
         Ok(Found::Nothing) => return Err(no_store("there is no such directory")),
         Ok(Found::Unfinished(_)) => return Err(no_store("it is empty")),
         Err(e @ Error::Corrupt { .. }) => {
-            report.error(dir, e);
+            report.error("manifest", dir, e);
             let entries = io.read_dir(dir)?;
             entries.iter().filter_map(|e| files::parse(&e.name)).collect()
         }
         Err(e) => return Err(e),
     };
-    match ManifestFile::load(io, dir) {
+    let state = match ManifestFile::load(io, dir) {
         Ok(Some(loaded)) => {
             let path = FileKind::Manifest(loaded.number).path(dir);
             report.files += 2;
             report.bytes += io.metadata(&path)?.map_or(0, |m| m.len);
-            for (level, meta) in loaded.state.tables.values() {
-                verify_table(io, dir, *level as usize, meta, &loaded.state, &mut report);
-            }
+            loaded.state
         }
         loaded => {
             if let Err(e) = loaded {
-                report.error(&FileKind::Current.path(dir), e);
+                report.error("manifest", &FileKind::Current.path(dir), e);
             }
-            // Which tables are in force is not known: each is checked against itself.
-            let tables = own.iter().filter_map(|k| if let FileKind::Table(n) = k { Some(*n) } else { None });
-            for id in tables {
-                let path = FileKind::Table(id).path(dir);
-                let mut state = ManifestState::default();
-                match TableParts::load(io, &path, id, purpose::VERIFY) {
-                    Ok(parts) => {
-                        let meta = parts.properties.meta;
-                        state.tables.insert(id, (0, meta.clone()));
-                        verify_table(io, dir, 0, &meta, &state, &mut report);
-                    }
-                    Err(e) => {
-                        report.files += 1;
-                        report.error(&path, e);
-                    }
-                }
-            }
+            unnamed_tables(io, dir, &own, &mut report)
         }
+    };
+    let mut check = Check::new(options, &mut state.tables.values().map(|(_, m)| m));
+    check.report = VerifyReport { table_bytes: check.report.table_bytes, ..report };
+    for (level, meta) in state.tables.values() {
+        verify_table(io, dir, *level as usize, meta, &mut check);
     }
+    check.order_in_levels(dir, &state);
+    let mut report = check.report;
     let log = read_log(io, dir)?;
     report.files += log.files;
     report.bytes += log.bytes;
     report.entries += log.entries;
     report.problems.extend(log.problems);
+    note_strangers(io, dir, &mut report)?;
     Ok(report)
 }
 
-/// Reads a table's file anew, what is resident too, and compares it with what the manifest says of it.
-fn verify_table(
-    io: &Io,
-    dir: &Path,
-    level: usize,
-    meta: &TableMeta,
-    state: &ManifestState,
-    report: &mut VerifyReport,
-) {
-    let path = FileKind::Table(meta.file_id).path(dir);
-    report.files += 1;
-    match state.tables.get(&meta.file_id) {
-        Some((l, m)) if *l as usize == level && m == meta => {}
-        Some((l, _)) => {
-            let detail = format!("the manifest describes it differently (level {l}; open in level {level})");
-            report.problem(&path, None, detail);
+/// Without a manifest, which tables are in force is not known: each is checked against itself. They may overlap.
+fn unnamed_tables(io: &Io, dir: &Path, own: &[FileKind], report: &mut VerifyReport) -> ManifestState {
+    let mut state = ManifestState::default();
+    for id in own.iter().filter_map(|k| if let FileKind::Table(n) = k { Some(*n) } else { None }) {
+        let path = FileKind::Table(id).path(dir);
+        match Remains::load(io, &path, id, None, purpose::VERIFY) {
+            Ok(Remains { properties: Some(p), file_id, .. }) if file_id == id => {
+                state.tables.insert(id, (0, p.meta));
+            }
+            Ok(remains) => {
+                report.files += 1;
+                let other = (remains.file_id != id).then(|| format!("it is table {}", remains.file_id));
+                let what = remains.problems.into_iter().chain(other).collect::<Vec<_>>().join("; ");
+                report.problem("table", &path, None, what);
+            }
+            Err(e) => {
+                report.files += 1;
+                report.error("table", &path, e);
+            }
         }
-        None => report.problem(&path, None, "the manifest on disk does not name this table"),
     }
-    let parts = match TableParts::load(io, &path, meta.file_id, purpose::VERIFY) {
-        Ok(p) => Arc::new(p),
-        Err(e) => return report.error(&path, e),
-    };
-    if parts.properties.meta != *meta {
-        report.problem(&path, None, "its properties are not what the manifest says");
+    state
+}
+
+/// Files that look like the store's but are not part of it.
+fn note_strangers(io: &Io, dir: &Path, report: &mut VerifyReport) -> Result<()> {
+    let entries = io.read_dir(dir)?;
+    let Ok(Some(now)) = ManifestFile::load(io, dir) else { return Ok(()) };
+    for e in &entries {
+        let stranger = match files::parse(&e.name) {
+            Some(FileKind::Table(n)) => !now.state.tables.contains_key(&n),
+            Some(FileKind::Manifest(n)) => n != now.number,
+            _ => false,
+        };
+        if stranger {
+            let what = "not part of the store: it is just being written, or left over";
+            report.notes.push(format!("{}: {what}", dir.join(&e.name).display()));
+        }
     }
-    let before = report.problems.len();
-    if let Err(e) = scan_table(io, &parts, meta, &path, report) {
-        report.error(&path, e);
+    Ok(())
+}
+
+impl Check {
+    /// Whether the manifest on disk describes a table as the open store has it.
+    fn describes(&mut self, dir: &Path, level: usize, meta: &TableMeta, state: &ManifestState) {
+        let path = FileKind::Table(meta.file_id).path(dir);
+        let detail = match state.tables.get(&meta.file_id) {
+            Some((l, m)) if *l as usize == level && m == meta => return,
+            Some((l, _)) => {
+                format!("the manifest describes it differently (level {l}; open in level {level})")
+            }
+            None => "the manifest on disk does not name this table".into(),
+        };
+        self.report.problem("manifest", &path, None, detail);
     }
-    report.bytes += meta.file_bytes;
-    if report.problems.len() > before + PROBLEMS_A_TABLE {
-        let more = report.problems.len() - before - PROBLEMS_A_TABLE;
-        report.problems.truncate(before + PROBLEMS_A_TABLE);
-        report.problem(&path, None, format!("{more} more problems"));
+
+    /// Above level 0 tables must not overlap.
+    fn order_in_levels(&mut self, dir: &Path, state: &ManifestState) {
+        let mut tables: Vec<&(u32, TableMeta)> =
+            state.tables.values().filter(|(level, _)| *level > 0).collect();
+        tables.sort_by(|(a, x), (b, y)| (a, &x.smallest).cmp(&(b, &y.smallest)));
+        for pair in tables.windows(2) {
+            let [(a, x), (b, y)] = pair else { continue };
+            if a == b && x.largest >= y.smallest {
+                let (file_id, path) = (x.file_id, FileKind::Table(y.file_id).path(dir));
+                self.report.problems.push(VerifyProblem {
+                    file: path.display().to_string(),
+                    detail: format!("it overlaps table {file_id} of the same level"),
+                    kind: "order".into(),
+                    level: Some(*b),
+                    from: Some(key::printable(&y.smallest)),
+                    to: Some(key::printable(&x.largest)),
+                    ..VerifyProblem::default()
+                });
+            }
+        }
     }
 }
 
@@ -250,90 +336,12 @@ fn read_log(io: &Io, dir: &Path) -> Result<VerifyReport> {
     found.files += segments.len() as u64;
     found.entries += entries;
     found.bytes += bytes;
-    problems.into_iter().for_each(|p| found.problem(dir, None, p));
+    problems.into_iter().for_each(|p| found.problem("log", dir, None, p));
     match result {
-        Ok(end) => end.broken.into_iter().for_each(|l| found.problem(&l.path, Some(l.offset), l.detail)),
-        Err(e) => found.error(dir, e),
+        Ok(end) => {
+            end.broken.into_iter().for_each(|l| found.problem("log", &l.path, Some(l.offset), l.detail))
+        }
+        Err(e) => found.error("log", dir, e),
     }
     Ok(found)
-}
-
-/// Reads a table from end to end: checksums and structure by the scan; order, the filter, and the description here.
-fn scan_table(
-    io: &Io,
-    parts: &Arc<TableParts>,
-    meta: &TableMeta,
-    path: &Path,
-    report: &mut VerifyReport,
-) -> Result<()> {
-    let mut scan = TableScan::new(io, parts, None, purpose::VERIFY)?;
-    let (mut entries, mut tombstones) = (0u64, 0u64);
-    let (mut min_seq, mut max_seq) = (u64::MAX, 0);
-    let mut last: Option<(Vec<u8>, u64)> = None;
-    let mut wrong = Vec::new();
-    let mut result = scan.seek_to_first();
-    let mut damaged = 0;
-    loop {
-        // One bad block is not the end: the others are looked at too.
-        match result {
-            Err(e @ Error::Corrupt { .. }) if damaged < PROBLEMS_A_TABLE => {
-                damaged += 1;
-                report.error(path, e);
-                result = scan.skip_block();
-                continue;
-            }
-            Ok(()) if scan.valid() => {}
-            _ => break,
-        }
-        let (k, seq) = (scan.key(), scan.seq());
-        if let Some((last_key, last_seq)) = &last
-            && (last_key.as_slice(), std::cmp::Reverse(*last_seq)) >= (k, std::cmp::Reverse(seq))
-        {
-            wrong.push(format!("entry {entries} is out of order"));
-        }
-        if !parts.filter.may_contain(key::hash(k)) {
-            wrong.push(format!("the filter denies the key of entry {entries}"));
-        }
-        if key::split(k).is_none() {
-            wrong.push(format!("the key of entry {entries} has no keyspace"));
-        }
-        match &mut last {
-            Some((key, s)) => {
-                key.clear();
-                key.extend_from_slice(k);
-                *s = seq;
-            }
-            None => {
-                if k != meta.smallest.as_slice() {
-                    wrong.push("its first key is not what the manifest says".into());
-                }
-                last = Some((k.to_vec(), seq));
-            }
-        }
-        entries += 1;
-        tombstones += u64::from(scan.kind() == Kind::Delete);
-        min_seq = min_seq.min(seq);
-        max_seq = max_seq.max(seq);
-        result = scan.next();
-        if wrong.len() > PROBLEMS_A_TABLE {
-            break;
-        }
-    }
-    report.blocks += scan.blocks_read();
-    report.entries += entries;
-    let whole = damaged == 0 && result.is_ok() && !scan.valid();
-    if whole {
-        let is = (entries, tombstones, min_seq, max_seq);
-        let said = (meta.entries, meta.tombstones, meta.min_seq, meta.max_seq);
-        if is != said {
-            wrong.push(format!(
-                "it holds {is:?} (entries, tombstones, smallest and largest sequence number), not {said:?}"
-            ));
-        }
-        if last.is_none_or(|(k, _)| k != meta.largest) {
-            wrong.push("its last key is not what the manifest says".into());
-        }
-    }
-    wrong.into_iter().for_each(|w| report.problem(path, None, w));
-    result
 }

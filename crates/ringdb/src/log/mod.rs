@@ -46,7 +46,8 @@ use crate::files::FileKind;
 use crate::mutation::{Mutation, broken};
 use crate::sync::Mutex;
 
-pub(crate) use replay::{Lost, ReplayFrom, replay};
+pub(crate) use replay::{Lost, ReplayFrom, frames_behind_gap, replay};
+pub(crate) use segment::number_in_header;
 pub(crate) use writer::LogWriter;
 
 /// Version of the segment format that is written here, and the newest that is read.

@@ -261,6 +261,38 @@ fn frames_behind(stop: &Stop, last_first_seq: Seq, segments: &mut [Reading]) -> 
     Ok(None)
 }
 
+/// Gives every whole frame of `segments` whose first sequence number is above `after` to `sink`, wherever it lies:
+/// what follows a gap that [`replay`] has ended at. What cannot be read is passed over.
+pub(crate) fn frames_behind_gap(
+    io: &Io,
+    dir: &Path,
+    segments: &[u64],
+    after: Seq,
+    sink: &mut dyn FnMut(Seq, &[u8]) -> Result<()>,
+) -> Result<()> {
+    const UNIT: u64 = 4096;
+    for &number in segments {
+        let Ok(Some(mut s)) = Reading::open(io, segment_path(dir, number), number) else { continue };
+        let mut offset = FIRST_FRAME;
+        while offset < s.len {
+            match s.frame(offset) {
+                Ok(Some(h)) => {
+                    if h.kind == FrameKind::Batch && h.first_seq > after {
+                        sink(h.first_seq, s.payload(offset, &h)?)?;
+                    }
+                    offset = h.next_offset(offset);
+                }
+                Ok(None) => offset += MIN_ALIGN,
+                Err(_) => {
+                    s.buf = vec![];
+                    offset = (offset / UNIT + 1) * UNIT;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 fn segment_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

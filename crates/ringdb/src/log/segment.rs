@@ -195,6 +195,16 @@ pub(super) enum HeaderState {
     Of(u64),
 }
 
+/// The number that the header of the segment file at `path` has, if it can be read.
+pub(crate) fn number_in_header(io: &Io, path: &Path) -> Option<u64> {
+    let mut bytes = [0; SEGMENT_HEADER_BYTES];
+    io.open(path, &OpenHow::read()).ok()?.read_exact_at(&mut bytes, 0, crate::purpose::RECOVERY).ok()?;
+    match decode_header(&bytes) {
+        HeaderState::Of(number) => Some(number),
+        _ => None,
+    }
+}
+
 /// Reads a header from the front of `bytes`.
 pub(super) fn decode_header(bytes: &[u8]) -> HeaderState {
     let Some(h) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return HeaderState::Unreadable };

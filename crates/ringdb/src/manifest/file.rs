@@ -77,6 +77,22 @@ impl ManifestFile {
         }
     }
 
+    /// What manifest `number` says, whether or not it is in force, up to the first damage, which comes with it. An
+    /// error if the file cannot be opened.
+    pub fn load_some(io: &Io, dir: &Path, number: u64) -> Result<(ManifestState, Option<Error>)> {
+        let file = io.open(&FileKind::Manifest(number).path(dir), &OpenHow::read())?;
+        match read_manifest(&file, number) {
+            Ok(loaded) => Ok((loaded.state, None)),
+            Err(e @ Error::NewerFormat { .. }) => Err(e),
+            Err(e) => {
+                // Records have checksums of their own, so a damaged header is no reason to give them up.
+                let mut state = ManifestState::default();
+                let _ = read_edits(&file, number, file.len()?, &mut state);
+                Ok((state, Some(e)))
+            }
+        }
+    }
+
     /// Begins a new manifest with a snapshot of `state` and makes CURRENT name it; the one that CURRENT named
     /// before is removed. Everything is durable when this returns. Opening a store always begins a new
     /// manifest, so that nothing is ever appended behind a torn record.
@@ -295,6 +311,13 @@ fn read_manifest(file: &File, number: u64) -> Result<Loaded> {
         return Err(corrupt(16, "the header is another manifest's"));
     }
     let mut state = ManifestState::default();
+    let torn_at = read_edits(file, number, len, &mut state)?;
+    Ok(Loaded { state, number, torn_at })
+}
+
+/// Applies the edits of a manifest to `state`, up to its end or the first that is damaged; where the last was torn.
+fn read_edits(file: &File, number: u64, len: u64, state: &mut ManifestState) -> Result<Option<u64>> {
+    let corrupt = |offset: u64, detail: &str| Error::corrupt(file.path(), Some(offset), detail);
     let mut offset = HEADER_BYTES as u64;
     let mut torn_at = None;
     while offset < len {
@@ -315,7 +338,7 @@ fn read_manifest(file: &File, number: u64) -> Result<Loaded> {
         // The snapshot was durable before CURRENT named this file.
         return Err(corrupt(offset, "the snapshot at its beginning is missing or cut off"));
     }
-    Ok(Loaded { state, number, torn_at })
+    Ok(torn_at)
 }
 
 enum Record {

@@ -174,6 +174,16 @@ impl<'a> BlockView<'a> {
         BlockView::check_structure(bytes).map_err(|what| format!("block {block_no}: {what}"))
     }
 
+    /// Of what may be a block, by its first 24 bytes: where in it the end of its entries is written. `None` if it is
+    /// none.
+    pub fn end_at(header: &[u8]) -> Option<std::ops::Range<usize>> {
+        if header.len() < HEADER_BYTES || header[6] >> SUFFIX_WIDTH_SHIFT > 2 || header[7] > 8 {
+            return None;
+        }
+        let l = Layout::trusted(header);
+        (l.n > 0).then(|| l.prefix_at as usize - if l.wide { 4 } else { 2 }..l.prefix_at as usize)
+    }
+
     /// Checks everything but the checksum, for blocks whose stored (compressed) form had its own.
     pub fn check_structure(bytes: &[u8]) -> Result<(), &'static str> {
         if bytes.len() < HEADER_BYTES {

@@ -99,6 +99,31 @@ pub(crate) fn decompress(encoding: Encoding, src: &[u8], out: &mut [u8]) -> Resu
     if n == out.len() { Ok(()) } else { Err(format!("decompresses to {n} bytes, not {}", out.len())) }
 }
 
+/// Appends what `src` decompresses to, at most `most` bytes, to `out`: how many; `None` if it does not.
+pub(crate) fn decompress_any(
+    encoding: Encoding,
+    src: &[u8],
+    most: usize,
+    out: &mut Vec<u8>,
+) -> Option<usize> {
+    let before = out.len();
+    out.resize(before + most, 0);
+    let into = &mut out[before..];
+    let n = match encoding {
+        Encoding::Plain => None,
+        Encoding::Lz4 => lz4_flex::block::decompress_into(src, into).ok(),
+        Encoding::Zstd => ZSTD.with(|z| {
+            let mut z = z.borrow_mut();
+            if z.is_none() {
+                *z = zstd::bulk::Decompressor::new().ok();
+            }
+            z.as_mut()?.decompress_to_buffer(src, into).ok()
+        }),
+    };
+    out.truncate(before + n.unwrap_or(0));
+    n
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,10 @@
 //!
 //! A cursor keeps the block it stands on from being evicted. When blocks are missing one after the other it
 //! reads a growing window of them in one submission. Without `fill_cache` what it reads stays its own.
+//!
+//! A block that cannot be read is a place like any other: the cursor stands at its bound, valid, with a sequence
+//! number that nobody sees ([`UNREADABLE`]), and the step beyond it is the error. So a merge of several cursors
+//! fails when it gets there, not before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,12 +16,16 @@ use super::index::{Probe, Step};
 use super::reader::Table;
 use crate::cursor::Cursor;
 use crate::db::Bounds;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::{Kind, Seq};
 use crate::purpose;
 
 /// Most bytes that one submission reads ahead.
 const WINDOW_BYTES: usize = 256 << 10;
+
+/// The sequence number of the place of a block that cannot be read: newer than whatever a reader may see, so that
+/// it steps on, which fails.
+const UNREADABLE: Seq = Seq::MAX;
 
 /// Where to seek.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +67,8 @@ pub(crate) struct TableCursor {
     seq: Seq,
     kind: Kind,
     value: (usize, usize),
+    /// Why the block that the cursor should stand on cannot be read.
+    failed: Option<Error>,
     planned: Planned,
     /// Blocks that were read ahead and are not in the cache, in the order of the scan.
     ahead: VecDeque<(u32, Block)>,
@@ -85,6 +95,7 @@ impl TableCursor {
             seq: 0,
             kind: Kind::Put,
             value: (0, 0),
+            failed: None,
             planned: Planned::Nowhere,
             ahead: VecDeque::new(),
             window: 1,
@@ -100,6 +111,7 @@ impl TableCursor {
     /// Takes the position away.
     pub fn clear(&mut self) {
         self.valid = false;
+        self.failed = None;
         self.planned = Planned::Nowhere;
     }
 
@@ -108,6 +120,7 @@ impl TableCursor {
         self.table = Arc::clone(table);
         self.block = None;
         self.valid = false;
+        self.failed = None;
         self.planned = Planned::Nowhere;
         self.ahead.clear();
         self.number = u32::MAX;
@@ -119,6 +132,7 @@ impl TableCursor {
     #[inline]
     pub fn start(&mut self, place: Place<'_>) {
         self.valid = false;
+        self.failed = None;
         self.window = 1;
         self.planned = match place {
             Place::AtOrAfter(_) | Place::Before(_) => Planned::Descending(self.table.index().start()),
@@ -187,7 +201,14 @@ impl TableCursor {
             return Ok(());
         };
         self.forward = matches!(place, Place::AtOrAfter(_));
-        self.load(number)?;
+        if !self.load(number) {
+            // All of the table is at or after such a key.
+            let none = matches!(place, Place::Before(key) if key <= self.table.meta().smallest.as_slice());
+            if none {
+                self.clear();
+            }
+            return Ok(());
+        }
         match place {
             Place::AtOrAfter(key) => {
                 let at = self.lower_bound(key);
@@ -210,13 +231,16 @@ impl TableCursor {
 
     /// To entry `at` of this block, or the first one of a later block.
     fn first_from(&mut self, mut at: usize) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)?;
         while at >= self.len {
             if self.number + 1 >= self.table.index().blocks() {
                 self.valid = false;
                 return Ok(());
             }
             self.forward = true;
-            self.load(self.number + 1)?;
+            if !self.load(self.number + 1) {
+                return Ok(());
+            }
             at = 0;
         }
         self.stand(at);
@@ -225,13 +249,16 @@ impl TableCursor {
 
     /// To the entry before `at` of this block, or the last one of an earlier block.
     fn last_before(&mut self, mut at: usize) -> Result<()> {
+        self.failed.take().map_or(Ok(()), Err)?;
         while at == 0 {
             if self.number == 0 {
                 self.valid = false;
                 return Ok(());
             }
             self.forward = false;
-            self.load(self.number - 1)?;
+            if !self.load(self.number - 1) {
+                return Ok(());
+            }
             at = self.len;
         }
         self.stand(at - 1);
@@ -266,11 +293,30 @@ impl TableCursor {
         self.block = Some((block, layout));
     }
 
-    /// Enters block `number`, from the cache or the disk.
-    fn load(&mut self, number: u32) -> Result<()> {
+    /// Stands at the bound of block `number`, which cannot be read, on the side from which the cursor comes.
+    #[cold]
+    fn stand_before_unreadable(&mut self, number: u32, why: Error) {
+        let (index, meta) = (self.table.index(), self.table.meta());
+        let bound = match number.checked_sub(1) {
+            _ if !self.forward => index.separator(number),
+            Some(before) => index.separator(before),
+            None => &meta.smallest,
+        };
+        self.key.clear();
+        self.key.extend_from_slice(bound);
+        self.block = None;
+        (self.number, self.len, self.at, self.shared) = (number, 0, 0, 0);
+        (self.seq, self.kind, self.value) = (UNREADABLE, Kind::Delete, (0, 0));
+        self.failed = Some(why);
+        self.valid = true;
+    }
+
+    /// Enters block `number`, from the cache or the disk; false if it cannot be read.
+    fn load(&mut self, number: u32) -> bool {
         self.valid = false;
+        self.failed = None;
         if self.block.is_some() && self.number == number {
-            return Ok(());
+            return true;
         }
         let sequential = if self.forward {
             number.wrapping_sub(1) == self.number
@@ -281,17 +327,19 @@ impl TableCursor {
         while let Some((n, block)) = self.ahead.pop_front() {
             if n == number {
                 self.enter(number, block);
-                return Ok(());
+                return true;
             }
         }
         if let Some(block) = self.table.cached_block(number) {
             self.enter(number, block);
             self.touch_neighbour();
-            return Ok(());
+            return true;
         }
-        let block = self.read(number, sequential)?;
-        self.enter(number, block);
-        Ok(())
+        match self.read(number, sequential) {
+            Ok(block) => self.enter(number, block),
+            Err(e) => self.stand_before_unreadable(number, e),
+        }
+        self.failed.is_none()
     }
 
     /// Starts to load the start of the next block of the scan into the CPU's cache.
@@ -416,15 +464,18 @@ impl Cursor for TableCursor {
         let r = if self.table.index().blocks() == 0 {
             self.valid = false;
             Ok(())
+        } else if self.load(0) {
+            self.first_from(0)
         } else {
-            self.load(0).and_then(|()| self.first_from(0))
+            Ok(())
         };
         self.check(r)
     }
     fn seek_to_last(&mut self) -> Result<()> {
         self.forward = false;
         let r = match self.table.index().blocks().checked_sub(1) {
-            Some(last) => self.load(last).and_then(|()| self.last_before(self.len)),
+            Some(last) if self.load(last) => self.last_before(self.len),
+            Some(_) => Ok(()),
             None => {
                 self.valid = false;
                 Ok(())

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use engineswap::mem::{AlignedBuf, FreeFrame, PinnedFrame, epoch};
-use engineswap::{Buf, Done, Io, Op, Purpose};
+use engineswap::{Buf, Done, File, Io, Op, Purpose};
 
 use super::block::BlockView;
 use super::compress::Encoding;
@@ -74,7 +74,7 @@ impl<'a> Run<'a> {
     }
 
     /// The operation; into frames of the cache where that can be.
-    fn op(&self, use_frames: bool, purpose: Purpose) -> Op {
+    fn op(&self, file: &File, use_frames: bool, purpose: Purpose) -> Op {
         let len = self.span.end - self.span.start;
         let mut buf = Buf::None;
         if use_frames && self.fits_frames() {
@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
         if let Buf::None = buf {
             buf = Buf::Aligned(AlignedBuf::zeroed(len as usize));
         }
-        Op::read(self.table.file(), self.span.start, len, buf, purpose)
+        Op::read(file, self.span.start, len, buf, purpose)
     }
 
     /// The run's blocks out of a completion, checked, in their order.
@@ -208,13 +208,14 @@ impl Table {
 
     /// Reads one block, alone, by a plain read. Counts a miss.
     pub fn read_block(&self, number: u32, fill_cache: bool, purpose: Purpose) -> Result<Block> {
+        let file = self.file()?;
         self.cache().count_misses(1);
         let run = Run::new(self, number, 1);
-        let mut op = run.op(fill_cache, purpose);
+        let mut op = run.op(file, fill_cache, purpose);
         let len = op.len as usize;
         let result = match &mut op.buf {
-            Buf::Frame(frame) => self.file().read_at(&mut frame[..len], op.offset, purpose),
-            Buf::Aligned(buf) => self.file().read_at(&mut buf[..len], op.offset, purpose),
+            Buf::Frame(frame) => file.read_at(&mut frame[..len], op.offset, purpose),
+            Buf::Aligned(buf) => file.read_at(&mut buf[..len], op.offset, purpose),
             _ => Ok(0),
         };
         let done = Done { user: 0, result: result.map(|n| n as u64), buf: op.buf };
@@ -274,7 +275,13 @@ pub(crate) fn read_together(
 /// Reads runs in one submission; each is checked while others are in flight. Their blocks in order.
 fn read_all(io: &Io, runs: &[Run<'_>], fill_cache: bool, purpose: Purpose) -> Vec<Result<Block>> {
     let mut blocks: Vec<Vec<Result<Block>>> = runs.iter().map(|_| Vec::new()).collect();
-    let ops = (0..).zip(runs).map(|(i, run)| run.op(fill_cache, purpose).user(i)).collect();
+    let mut ops = Vec::with_capacity(runs.len());
+    for (i, run) in runs.iter().enumerate() {
+        match run.table.file() {
+            Ok(file) => ops.push(run.op(file, fill_cache, purpose).user(i as u64)),
+            Err(e) => blocks[i] = (0..run.count).map(|_| Err(e.clone())).collect(),
+        }
+    }
     io.run_with(ops, |done| {
         let i = done.user as usize;
         blocks[i] = runs[i].finish(done, fill_cache);

@@ -3,10 +3,11 @@
 //! A table is data blocks, then an index, a filter and properties, then a footer. [`block`] is a data block as
 //! it lies on disk and in a cache frame; [`index`] finds the block of a key; [`filter`] says which keys are not
 //! there; [`writer`] makes a table; [`parts`] reads what stays in memory of one; [`scan`] reads one from end to
-//! end. [`reader`] is an open table over the cache, with [`fetch`] for its blocks and [`cursor`] for its order.
+//! end; [`walk`], [`remains`] and [`carve`] read what is left of a damaged one. [`reader`] is an open table over the cache, with [`fetch`] for its blocks and [`cursor`] for its order.
 
 pub(crate) mod block;
 pub(crate) mod block_builder;
+pub(crate) mod carve;
 pub(crate) mod compress;
 pub(crate) mod cursor;
 pub(crate) mod fetch;
@@ -21,9 +22,11 @@ mod output;
 pub(crate) mod parts;
 mod read_ahead;
 pub(crate) mod reader;
+pub(crate) mod remains;
 #[cfg(test)]
 mod round_trip_tests;
 pub(crate) mod scan;
+pub(crate) mod walk;
 pub(crate) mod writer;
 
 pub(crate) use meta::TableMeta;

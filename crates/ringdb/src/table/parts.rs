@@ -6,9 +6,12 @@ use engineswap::mem::AlignedBuf;
 use engineswap::{Direct, File, Io, OpenHow, Purpose};
 
 use super::block::BLOCK_UNIT;
-use super::filter::Filter;
+use super::compress::Encoding;
+use super::filter::{Filter, FilterBuilder};
 use super::format::{FOOTER_BYTES, Footer, Properties};
 use super::index::Index;
+use super::index_format::IndexBuilder;
+use super::meta::TableMeta;
 use crate::error::{Error, Result};
 
 /// First guess at how much of a table's end is needed.
@@ -17,7 +20,8 @@ const TAIL_BYTES: u64 = 256 << 10;
 /// A table's open file, index, filter and properties.
 #[derive(Debug)]
 pub(crate) struct TableParts {
-    pub file: File,
+    /// The open file; or why the table cannot be read, and then the other parts stand in for it.
+    file: Result<File>,
     pub path: PathBuf,
     pub file_id: u64,
     pub properties: Properties,
@@ -72,7 +76,44 @@ impl TableParts {
         if !agree {
             return Err(bad("properties", footer.properties.offset, "they disagree with the index".into()));
         }
-        Ok(TableParts { file, path: path.into(), file_id, properties, index, filter })
+        Ok(TableParts { file: Ok(file), path: path.into(), file_id, properties, index, filter })
+    }
+
+    /// Stands in for a table that cannot be read because of `why`: one block of `block_bytes` over its whole key
+    /// range, whose reading fails with that error; a filter that lets every key pass.
+    pub fn unreadable(path: &Path, meta: TableMeta, block_bytes: u32, why: Error) -> TableParts {
+        let mut index = IndexBuilder::new(block_bytes);
+        index.add_position(block_bytes, None);
+        index.add_separator(&meta.largest);
+        TableParts {
+            file: Err(why),
+            path: path.into(),
+            file_id: meta.file_id,
+            properties: Properties {
+                block_bytes,
+                compression: Encoding::Plain,
+                filter_bits_per_key: 0,
+                blocks: 1,
+                keys: 1,
+                key_bytes: 0,
+                value_bytes: 0,
+                meta,
+            },
+            index: index.finish(),
+            filter: FilterBuilder::new(0).finish(),
+        }
+    }
+
+    /// The open file; the error with which the table failed to open.
+    #[inline]
+    pub fn file(&self) -> Result<&File> {
+        self.file.as_ref().map_err(Error::clone)
+    }
+
+    /// Why the table cannot be read, if it cannot.
+    #[inline]
+    pub fn why_unreadable(&self) -> Option<&Error> {
+        self.file.as_ref().err()
     }
 
     /// The error for block `block`.

@@ -45,14 +45,25 @@ impl Table {
         if parts.properties.meta != meta {
             return Err(Error::corrupt(path, None, "the table is not the one that the manifest describes"));
         }
+        Ok(Table::over(io, cache, parts))
+    }
+
+    /// Stands in for a table that could not be opened because of `why`: whatever has to look for a key within its
+    /// range fails with that error.
+    pub fn unreadable(io: &Io, cache: &Arc<Cache>, path: &Path, meta: TableMeta, why: Error) -> Arc<Table> {
+        let block_bytes = cache.frame_bytes() as u32;
+        Table::over(io, cache, TableParts::unreadable(path, meta, block_bytes, why))
+    }
+
+    fn over(io: &Io, cache: &Arc<Cache>, parts: TableParts) -> Arc<Table> {
         cache.table_opened(parts.index.bytes(), parts.filter.bytes());
-        Ok(Arc::new(Table {
+        Arc::new(Table {
             io: io.clone(),
             slots: cache.slots(parts.index.blocks() as usize),
             parts: Arc::new(parts),
             cache: Arc::clone(cache),
             obsolete: AtomicBool::new(false),
-        }))
+        })
     }
 
     /// What stays in memory of it, shared with scans.
@@ -74,8 +85,14 @@ impl Table {
         &self.io
     }
 
-    pub(super) fn file(&self) -> &File {
-        &self.parts.file
+    pub(super) fn file(&self) -> Result<&File> {
+        self.parts.file()
+    }
+
+    /// Why the table cannot be read, if it could not be opened.
+    #[inline]
+    pub fn why_unreadable(&self) -> Option<&Error> {
+        self.parts.why_unreadable()
     }
 
     #[inline]
@@ -140,6 +157,12 @@ impl Table {
         local: impl Fn(u32) -> Option<&'l Result<Block>>,
         f: impl Fn(EntryRef<'_>) -> R,
     ) -> Result<Option<R>> {
+        if let Some(why) = self.why_unreadable() {
+            // Who asks knows the range by the first bytes of its ends only.
+            let meta = self.meta();
+            let inside = meta.smallest.as_slice() <= key && key <= meta.largest.as_slice();
+            return if inside { Err(why.clone()) } else { Ok(None) };
+        }
         loop {
             let next = number + 1 < self.parts.index.blocks();
             let search = |block: &Block| match BlockView::trusted(block.bytes()).find(key, seq) {

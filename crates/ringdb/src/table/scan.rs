@@ -1,5 +1,5 @@
 //! [`TableScan`]: reads a table from one key to another, past the cache, with reads ahead in flight. For
-//! compaction and verification.
+//! compaction.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,7 +42,6 @@ pub(crate) struct TableScan {
     kind: Kind,
     /// The value within the block.
     value: Range<usize>,
-    blocks_read: u64,
 }
 
 impl TableScan {
@@ -50,7 +49,7 @@ impl TableScan {
     pub fn new(io: &Io, parts: &Arc<TableParts>, end: Option<&[u8]>, purpose: Purpose) -> Result<TableScan> {
         let last = parts.index.blocks().saturating_sub(1);
         Ok(TableScan {
-            ahead: ReadAhead::new(io, &parts.file, purpose)?,
+            ahead: ReadAhead::new(io, parts.file()?, purpose)?,
             end: end.map(<[u8]>::to_vec),
             end_block: end.and_then(|e| parts.index.find_block(e)).unwrap_or(last),
             parts: parts.clone(),
@@ -64,24 +63,7 @@ impl TableScan {
             seq: 0,
             kind: Kind::Put,
             value: 0..0,
-            blocks_read: 0,
         })
-    }
-
-    /// Blocks read and checked so far.
-    pub fn blocks_read(&self) -> u64 {
-        self.blocks_read
-    }
-
-    /// After an error about a block: goes on at the first entry of the block behind it, if there is one. For
-    /// whoever wants to know everything that is wrong.
-    pub fn skip_block(&mut self) -> Result<()> {
-        self.layout = None;
-        if self.block < self.end_block {
-            self.load(self.block + 1)?;
-            self.set(0, true);
-        }
-        Ok(())
     }
 
     /// Starts reading at block `block` and loads it.
@@ -120,7 +102,6 @@ impl TableScan {
             unpack_block(stored, &pos, &mut self.scratch, self.parts.file_id, block)
         };
         checked.map_err(|e| self.parts.corrupt_block(block, e))?;
-        self.blocks_read += 1;
         self.layout = Some(BlockView::trusted(self.bytes()).layout());
         Ok(())
     }

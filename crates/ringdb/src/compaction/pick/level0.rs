@@ -74,7 +74,7 @@ fn down<T: AsRef<TableMeta>>(
 }
 
 /// The newest runs into one, so that reads and writers do not suffer while the way down is taken.
-fn within<T: AsRef<TableMeta>>(zero: &[Arc<T>], shape: &Shape, busy: &Busy) -> Option<Pick<T>> {
+pub(super) fn within<T: AsRef<TableMeta>>(zero: &[Arc<T>], shape: &Shape, busy: &Busy) -> Option<Pick<T>> {
     if zero.len() < shape.level0_runs * WITHIN_FROM {
         return None;
     }

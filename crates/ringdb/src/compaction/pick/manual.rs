@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::reclaim::{alone, touches_dropped};
 use super::{
-    Around, Busy, LAST, LEVELS, Merge, Pick, Reason, Shape, bytes, meta, overlapping, overlapping_range,
-    span, targets,
+    Around, Busy, LAST, LEVELS, Merge, Pick, Reason, Shape, bytes, damage, meta, overlapping,
+    overlapping_range, span, targets,
 };
 use crate::key::Seq;
 use crate::table::meta::TableMeta;
@@ -31,10 +31,41 @@ pub(crate) fn pick_manual<T: AsRef<TableMeta>>(
     range: (&[u8], Option<&[u8]>),
     seq: Seq,
 ) -> Manual<T> {
+    let Some(busy) = busy.and(&around.damaged) else {
+        return step(levels, shape, busy, around, range, seq, &|_| true);
+    };
+    let stuck = damage::ranges(levels, &around.damaged);
+    if let Some(p) = damage::straddler(levels, &busy, &stuck) {
+        return Manual::Pick(p);
+    }
+    // Between the damaged ranges, one after the other; what lies within them stays.
+    let mut all = Manual::Done;
+    for gap in 0..=stuck.len() {
+        let view = damage::of_gap(levels, &stuck, gap);
+        let inside = |t: &Arc<T>| damage::place(meta(t), &stuck) == damage::Place::Gap(gap);
+        match step(&view, shape, &busy, around, range, seq, &inside) {
+            Manual::Done => {}
+            Manual::Wait => all = Manual::Wait,
+            pick => return pick,
+        }
+    }
+    all
+}
+
+/// The same for the tables that `eligible` names.
+fn step<T: AsRef<TableMeta>>(
+    levels: &[Vec<Arc<T>>],
+    shape: &Shape,
+    busy: &Busy,
+    around: &Around,
+    range: (&[u8], Option<&[u8]>),
+    seq: Seq,
+    eligible: &dyn Fn(&Arc<T>) -> bool,
+) -> Manual<T> {
     let inside = |m: &TableMeta| {
         m.largest.as_slice() >= range.0 && range.1.is_none_or(|to| m.smallest.as_slice() <= to)
     };
-    let wanted = |t: &Arc<T>| inside(meta(t)) && meta(t).min_seq <= seq;
+    let wanted = |t: &Arc<T>| inside(meta(t)) && meta(t).min_seq <= seq && eligible(t);
     for (level, tables) in levels.iter().enumerate().take(LAST) {
         let Some(first) = tables.iter().position(&wanted) else { continue };
         let step = match level {

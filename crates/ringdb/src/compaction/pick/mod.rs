@@ -5,8 +5,9 @@
 //! nothing there is moved without being rewritten. When no level is above its target, tables that are worth it for
 //! the space they hold (tombstones, dropped keyspaces) are rewritten, and many small tables side by side become one.
 //! Nothing is picked that a running compaction
-//! reads, or whose output could overlap the output of a running one.
+//! reads, or whose output could overlap the output of a running one; nor a damaged table ([`damage`]).
 
+mod damage;
 mod level0;
 mod manual;
 mod reclaim;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use crate::key::Seq;
 use crate::table::meta::TableMeta;
 
+pub(crate) use damage::{cuts, movable};
 pub(crate) use manual::{Manual, pick_manual};
 pub(crate) use targets::{Targets, debt_bytes, targets};
 
@@ -54,6 +56,8 @@ pub(crate) enum Reason {
     Tombstones,
     /// Entries of a dropped keyspace.
     DroppedKeyspace,
+    /// It reaches over the end of a damaged table's range.
+    Damage,
     /// Many small tables side by side.
     SmallTables,
     /// Asked for.
@@ -152,6 +156,13 @@ impl Busy {
         }
     }
 
+    /// With tables that nobody may take; `None` if there are none.
+    fn and(&self, tables: &BTreeSet<u64>) -> Option<Busy> {
+        let mut with = (!tables.is_empty()).then(|| self.clone())?;
+        with.files.extend(tables);
+        Some(with)
+    }
+
     fn table<T: AsRef<TableMeta>>(&self, t: &Arc<T>) -> bool {
         self.files.contains(&meta(t).file_id)
     }
@@ -168,6 +179,8 @@ pub(crate) struct Around {
     pub oldest_view: Seq,
     /// Ids of dropped keyspaces.
     pub dropped: Vec<u32>,
+    /// Tables that cannot be read and stay where they are.
+    pub damaged: BTreeSet<u64>,
 }
 
 /// The most useful thing to do, if anything is.
@@ -177,6 +190,8 @@ pub(crate) fn pick<T: AsRef<TableMeta>>(
     busy: &Busy,
     around: &Around,
 ) -> Option<Pick<T>> {
+    let (with_damaged, stuck) = (busy.and(&around.damaged), damage::ranges(levels, &around.damaged));
+    let busy = with_damaged.as_ref().unwrap_or(busy);
     if let Some(p) = reclaim::delete(levels, busy, around) {
         return Some(p);
     }
@@ -188,6 +203,7 @@ pub(crate) fn pick<T: AsRef<TableMeta>>(
             break;
         }
         let p = match level {
+            0 if !stuck.is_empty() => damage::level0(levels, shape, busy, &targets, &stuck),
             0 => level0::pick(levels, shape, busy, targets.base),
             _ => pick_level(levels, shape, busy, level, &targets),
         };
@@ -195,7 +211,9 @@ pub(crate) fn pick<T: AsRef<TableMeta>>(
             return p;
         }
     }
-    reclaim::pick(levels, shape, busy, around).or_else(|| reclaim::small(levels, shape, busy))
+    let reclaim = reclaim::pick(levels, shape, busy, around);
+    // Between damaged tables small ones are what the cuts around those make, and would again.
+    reclaim.or_else(|| if stuck.is_empty() { reclaim::small(levels, shape, busy) } else { None })
 }
 
 /// From a level above its target into the next.

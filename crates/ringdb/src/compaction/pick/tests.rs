@@ -81,7 +81,7 @@ fn parse(lines: &[&str]) -> Case {
         },
         levels: vec![vec![]; LEVELS],
         busy: vec![],
-        around: Around { oldest_view: 1000, dropped: vec![] },
+        around: Around { oldest_view: 1000, dropped: vec![], ..Around::default() },
         manual: None,
         steps: 1,
         next_id: 100,

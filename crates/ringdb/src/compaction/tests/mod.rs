@@ -4,6 +4,7 @@ mod fault;
 mod store;
 
 use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use super::{Levels, Tree};
 use crate::cursor::model::Entry;
 use crate::env::{Join, SystemEnv};
 use crate::key::{KeyBuf, Kind, Prefix, SEQ_MAX, Seq};
+use crate::table::meta::TableMeta;
 use crate::{Error, ErrorKind, Result};
 use fault::{NO_SPACE, READ_ERROR, WRITE_ERROR, faulty_io};
 use store::{TestTable, TestTree, Threads};
@@ -65,7 +67,8 @@ fn writes(r: &mut Random, n: u64, next_seq: &mut Seq) -> Vec<Entry> {
 }
 
 fn around(tree: &TestTree) -> Around {
-    Around { oldest_view: tree.views().into_iter().min().unwrap(), dropped: tree.dropped_keyspaces() }
+    let oldest_view = tree.views().into_iter().min().unwrap();
+    Around { oldest_view, dropped: tree.dropped_keyspaces(), damaged: tree.left_alone() }
 }
 
 fn next_pick(tree: &TestTree, manual: bool) -> Option<(Pick<TestTable>, Levels<TestTable>)> {
@@ -90,6 +93,87 @@ fn run_next(tree: &Arc<TestTree>, manual: bool, threads: usize) -> Result<bool> 
 
 fn flush_now(tree: &Arc<TestTree>) {
     flush(&**tree, &AtomicBool::new(false)).unwrap();
+}
+
+#[test]
+fn damaged_tables_stay_where_they_are_and_the_rest_goes_on_around_them() {
+    for seed in 1..=14u64 {
+        let mut r = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let tree = TestTree::new(Io::from_uri("posix").unwrap());
+        let (mut model, mut next_seq) = (Vec::new(), 1);
+        let threads = 1 + (seed % 3) as usize;
+        let places = |tree: &TestTree, ids: &BTreeSet<u64>| {
+            let levels = tree.levels();
+            let all = levels
+                .iter()
+                .enumerate()
+                .flat_map(|(l, ts)| ts.iter().map(move |t| (l, (**t).as_ref().file_id)));
+            all.filter(|(_, id)| ids.contains(id)).collect::<BTreeSet<_>>()
+        };
+        for step in 0..90 {
+            match r.below(12) {
+                0..=4 => {
+                    let n = 20 + r.below(150);
+                    let batch = writes(&mut r, n, &mut next_seq);
+                    model.extend(batch.iter().cloned());
+                    tree.freeze(batch);
+                }
+                5..=7 => flush_now(&tree),
+                8 if step % 2 == 0 => drop(tree.snapshot()),
+                9 => tree.release_oldest_snapshot(),
+                10 if step > 30 => {
+                    // Others are damaged now; some of the old ones may be whole again.
+                    let levels = tree.levels();
+                    let all: Vec<u64> = levels.iter().flatten().map(|t| (**t).as_ref().file_id).collect();
+                    let mut ids = tree.left_alone.lock().unwrap();
+                    ids.retain(|id| all.contains(id) && r.below(2) == 0);
+                    if !all.is_empty() {
+                        ids.extend((0..r.below(3)).map(|_| all[r.below(all.len() as u64) as usize]));
+                    }
+                }
+                _ => {
+                    let damaged = tree.left_alone();
+                    let before = places(&tree, &damaged);
+                    run_next(&tree, r.below(6) == 0, threads).unwrap();
+                    tree.check_order();
+                    assert_eq!(places(&tree, &damaged), before, "seed {seed} step {step}");
+                }
+            }
+            if step % 10 == 0 {
+                tree.check(&model);
+            }
+        }
+        while tree.immutable_count() > 0 {
+            flush_now(&tree);
+        }
+        // It comes to an end, with as much done as can be.
+        let damaged = tree.left_alone();
+        for manual in [false, true] {
+            let mut left = 500;
+            while run_next(&tree, manual, threads).unwrap() {
+                left -= 1;
+                assert!(left > 0, "seed {seed}: compactions do not end, manual {manual}");
+            }
+            tree.check(&model);
+        }
+        let levels = tree.levels();
+        let ranges: Vec<_> = levels
+            .iter()
+            .flatten()
+            .map(|t| (**t).as_ref())
+            .filter(|m| damaged.contains(&m.file_id))
+            .collect();
+        let stuck = |m: &TableMeta| ranges.iter().any(|d| d.smallest <= m.largest && m.smallest <= d.largest);
+        let free = levels[..LAST].iter().flatten().filter(|t| !stuck((***t).as_ref())).count();
+        assert_eq!(free, 0, "seed {seed}: what does not overlap damage is all in the last level");
+        assert_eq!(places(&tree, &damaged).len(), damaged.len());
+        drop(levels);
+        // Once it is whole again, everything goes down.
+        tree.left_alone.lock().unwrap().clear();
+        while run_next(&tree, true, threads).unwrap() {}
+        tree.check(&model);
+        assert!(tree.levels()[..LAST].iter().all(Vec::is_empty));
+    }
 }
 
 #[test]

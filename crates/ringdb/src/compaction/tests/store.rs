@@ -53,6 +53,8 @@ struct State {
 }
 
 pub(super) struct TestTree {
+    /// Tables to be left where they are.
+    pub left_alone: Mutex<BTreeSet<u64>>,
     io: Io,
     dir: tempfile::TempDir,
     options: Options,
@@ -141,6 +143,9 @@ impl Tree for TestTree {
         }
         Ok(())
     }
+    fn left_alone(&self) -> BTreeSet<u64> {
+        lock(&self.left_alone).clone()
+    }
     fn stop_writing(&self, why: &Error) {
         lock(&self.state).stopped.get_or_insert(why.to_string());
     }
@@ -150,6 +155,7 @@ impl TestTree {
     pub fn new(io: Io) -> Arc<TestTree> {
         let state = State { levels: vec![vec![]; 7], ..State::default() };
         Arc::new(TestTree {
+            left_alone: Mutex::default(),
             io,
             dir: tempfile::tempdir().expect("a directory"),
             options: Options::default(),
@@ -211,6 +217,24 @@ impl TestTree {
             }
         }
         all
+    }
+
+    /// Whoever looks through the tables newest first, as reads do, finds the newest version of each key first.
+    pub fn check_order(&self) {
+        let mut oldest: BTreeMap<Vec<u8>, Seq> = BTreeMap::new();
+        for t in self.levels().iter().flatten() {
+            let mut scan = TableScan::new(&self.io, &t.parts, None, purpose::VERIFY).expect("a scan");
+            scan.seek_to_first().expect("a scan");
+            while scan.valid() {
+                let before = oldest.insert(scan.key().to_vec(), scan.seq());
+                assert!(
+                    before.is_none_or(|b| b > scan.seq()),
+                    "{:?} is hidden by an older version",
+                    scan.key()
+                );
+                scan.next().expect("a scan");
+            }
+        }
     }
 
     /// Compares what every view sees with `model`, and the files with the tables.

@@ -1,0 +1,205 @@
+//! The log's frames, in order, as far as nothing is missing between them; and those behind a gap if asked for.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::output::{Output, Settings};
+use super::{Input, Job, Loss, Shared};
+use crate::cursor::Cursor;
+use crate::files::FileKind;
+use crate::key::{self, Seq};
+use crate::log::{Lost, ReplayFrom, frames_behind_gap, number_in_header, replay};
+use crate::manifest::ManifestState;
+use crate::memtable::{MemWriter, Memtable};
+use crate::sync::lock;
+use crate::table::{TableParts, TableScan};
+use crate::{Error, Result, batch, purpose};
+
+/// Bytes of frames in memory; more are written to tables for the time being.
+const MEMTABLE_BYTES: u64 = 64 << 20;
+
+/// What the log gave.
+pub(super) struct Frames {
+    pub cursors: Vec<Input>,
+    /// Tables to be removed at the end.
+    pub spilled: Vec<PathBuf>,
+    pub last_seq: Seq,
+}
+
+/// Reads the segments; what is lost goes to the ledger.
+pub(super) fn read(
+    job: &Job<'_>,
+    shared: &Arc<Shared>,
+    segments: &[u64],
+    (state, whole): (&ManifestState, bool),
+    settings: &Settings,
+) -> Result<Frames> {
+    let mut sink =
+        Sink { job, settings, open: None, done: Vec::new(), spilled: Vec::new(), last_seq: 0, entries: 0 };
+    // What is in tables is skipped if it is there for sure. Frames are a whole end of the history, so taking them
+    // twice brings nothing old back.
+    let tables_whole = whole && shared.sources.iter().all(|s| !s.missing);
+    let from = ReplayFrom {
+        first_segment: if whole { state.log_number } else { segments.first().copied().unwrap_or(0) },
+        flushed_seq: if tables_whole { state.flushed_seq } else { 0 },
+        recover_damaged: true,
+    };
+    let wanted: Vec<u64> = segments.iter().copied().filter(|n| *n >= from.first_segment).collect();
+    let (mut frames, mut bytes, mut newest) = (0, 0, from.flushed_seq);
+    let end = replay(job.io, job.src, &wanted, &from, &mut |first, payload| {
+        frames += 1;
+        bytes += payload.len() as u64;
+        newest = first;
+        sink.frame(first, payload)
+    });
+    let lost = match end {
+        Ok(end) => {
+            newest = newest.max(end.last_first_seq);
+            end.lost.or(end.broken)
+        }
+        Err(e @ Error::NewerFormat { .. }) => return Err(e),
+        // Of the new store, which is written meanwhile.
+        Err(e) if of_new_store(&e, job) => return Err(e),
+        Err(Error::Corrupt { path, offset, detail }) => {
+            Some(Lost { path, offset: offset.unwrap_or(0), detail })
+        }
+        Err(e) => {
+            let path = match &e {
+                Error::Io(e) => e.path().map(PathBuf::from),
+                _ => None,
+            };
+            Some(Lost { path: path.unwrap_or_else(|| job.src.into()), offset: 0, detail: e.to_string() })
+        }
+    };
+    for &n in &wanted {
+        let path = FileKind::Log(n).path(job.src);
+        // A file that was on its way to become this segment has the number of one that was given up.
+        if let Some(real) =
+            number_in_header(job.io, &path).filter(|real| *real != n && *real >= from.first_segment)
+        {
+            let detail =
+                format!("it is segment {real} of the log, under a wrong name: its frames were left out");
+            lock(&shared.ledger).lost(Loss { path, detail, ..Loss::default() });
+        }
+    }
+    let mut behind = 0;
+    let mut taken = 0;
+    let take = job.options.frames_after_gaps;
+    frames_behind_gap(job.io, job.src, &wanted, newest, &mut |first, payload| {
+        behind += 1;
+        // What was written to tables may be missing here: then there is no gap.
+        let follows = tables_whole && first == newest.max(sink.last_seq) + 1;
+        if take || follows {
+            taken += 1;
+            bytes += payload.len() as u64;
+            sink.frame(first, payload)?;
+        }
+        Ok(())
+    })?;
+    let mut ledger = lock(&shared.ledger);
+    ledger.read(bytes);
+    ledger.report.log_frames = frames + taken;
+    ledger.report.log_frames_after_gaps = behind - taken;
+    ledger.report.entries += sink.entries;
+    if segments.is_empty() {
+        ledger.report.notes.push("there is no segment of a log".into());
+    }
+    if lost.is_none() && behind > 0 {
+        // Writes that were under way together when the machine died: none of them was acknowledged.
+        let what = if take { "taken" } else { "left out" };
+        ledger
+            .report
+            .notes
+            .push(format!("{behind} frames behind the end of the log, never acknowledged, were {what}"));
+    }
+    if let Some(lost) = lost {
+        let more = match (behind, take) {
+            (0, _) => String::new(),
+            (n, true) => format!("; {n} whole frames behind it were taken"),
+            (n, false) => format!("; {n} whole frames behind it were left out"),
+        };
+        ledger.lost(Loss {
+            path: lost.path,
+            offset: Some(lost.offset),
+            detail: format!("{}{more}", lost.detail),
+            ..Loss::default()
+        });
+    }
+    drop(ledger);
+    sink.finish()
+}
+
+/// Whether an error is about a file of the new store.
+fn of_new_store(e: &Error, job: &Job<'_>) -> bool {
+    let path = match e {
+        Error::Io(e) => e.path(),
+        Error::Corrupt { path, .. } => Some(path.as_path()),
+        _ => None,
+    };
+    path.is_none_or(|p| p.starts_with(&job.files.dir))
+}
+
+/// Where frames go.
+struct Sink<'a, 'j> {
+    job: &'a Job<'j>,
+    settings: &'a Settings,
+    open: Option<(Arc<Memtable>, MemWriter)>,
+    done: Vec<Input>,
+    spilled: Vec<PathBuf>,
+    last_seq: Seq,
+    entries: u64,
+}
+
+impl Sink<'_, '_> {
+    fn frame(&mut self, first: Seq, payload: &[u8]) -> Result<()> {
+        if self.open.as_ref().is_some_and(|(m, _)| m.bytes() >= MEMTABLE_BYTES) {
+            self.spill()?;
+        }
+        let (_, writer) = self.open.get_or_insert_with(|| Memtable::new(MEMTABLE_BYTES));
+        // A batch is taken whole or not at all.
+        if first > key::SEQ_MAX - payload.len() as u64 || batch::decode(payload).any(|op| op.is_err()) {
+            return Ok(());
+        }
+        for (seq, op) in (first..).zip(batch::decode(payload).flatten()) {
+            writer.insert(op.key, key::hash(op.key), seq, op.kind, op.value);
+            self.last_seq = self.last_seq.max(seq);
+            self.entries += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes the memtable to a table.
+    fn spill(&mut self) -> Result<()> {
+        let Some((mem, _)) = self.open.take() else { return Ok(()) };
+        let mut cursor = mem.cursor();
+        cursor.seek_to_first()?;
+        let mut out = Output::new(self.job.files, *self.settings);
+        let mut last: Vec<u8> = Vec::new();
+        let mut any = false;
+        while cursor.valid() {
+            // Older versions are not wanted.
+            if !any || last != cursor.key() {
+                out.add(cursor.key(), cursor.seq(), cursor.kind(), cursor.value())?;
+                last.clear();
+                last.extend_from_slice(cursor.key());
+                any = true;
+            }
+            cursor.next()?;
+        }
+        let io = self.job.io;
+        for meta in out.finish()? {
+            let path = FileKind::Table(meta.file_id).path(&self.job.files.dir);
+            let parts = Arc::new(TableParts::load(io, &path, meta.file_id, purpose::RECOVERY)?);
+            self.done.push(Input::Spilled(Box::new(TableScan::new(io, &parts, None, purpose::RECOVERY)?)));
+            self.spilled.push(path);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Frames> {
+        if let Some((mem, _)) = self.open.take() {
+            self.done.push(Input::Frames(Box::new(mem.cursor())));
+        }
+        Ok(Frames { cursors: self.done, spilled: self.spilled, last_seq: self.last_seq })
+    }
+}

@@ -1,0 +1,69 @@
+//! [`Output`]: the tables of the new store.
+
+use super::Files;
+use crate::compaction::pick::LAST;
+use crate::key::{Kind, Seq};
+use crate::options::Compression;
+use crate::table::TableMeta;
+use crate::table::writer::{TableOptions, TableWriter};
+use crate::{Result, purpose};
+
+/// Where they lie.
+pub(super) const LEVEL: u32 = LAST as u32;
+/// About the bytes of one.
+const TABLE_BYTES: u64 = 64 << 20;
+
+/// How tables are written.
+#[derive(Clone, Copy)]
+pub(super) struct Settings {
+    pub block_bytes: u32,
+    pub compression: Compression,
+    pub filter_bits_per_key: u32,
+}
+
+/// Writes versions into tables, durably; their names in the directory are not yet.
+pub(super) struct Output<'a> {
+    files: &'a Files,
+    settings: Settings,
+    writer: Option<TableWriter>,
+    done: Vec<TableMeta>,
+}
+
+impl<'a> Output<'a> {
+    pub fn new(files: &'a Files, settings: Settings) -> Output<'a> {
+        Output { files, settings, writer: None, done: Vec::new() }
+    }
+
+    /// Adds a version, after those before in order, the only one of its key in this table.
+    pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        if self.writer.as_ref().is_some_and(|w| w.estimated_bytes() >= TABLE_BYTES) {
+            self.cut()?;
+        }
+        if let Some(w) = &mut self.writer {
+            return w.add(key, seq, kind, value);
+        }
+        let (id, path) = self.files.table();
+        let options = TableOptions {
+            block_bytes: self.settings.block_bytes,
+            compression: self.settings.compression,
+            filter_bits_per_key: self.settings.filter_bits_per_key,
+            expected_bytes: 0,
+            purpose: purpose::FLUSH,
+        };
+        let w = TableWriter::create(&self.files.io, &path, id, options)?;
+        self.writer.insert(w).add(key, seq, kind, value)
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        if let Some(w) = self.writer.take() {
+            self.done.push(w.finish_start()?.wait()?);
+        }
+        Ok(())
+    }
+
+    /// All tables.
+    pub fn finish(mut self) -> Result<Vec<TableMeta>> {
+        self.cut()?;
+        Ok(self.done)
+    }
+}

@@ -1,0 +1,238 @@
+//! [`Carver`]: finds a table's blocks without its index.
+//!
+//! A block is believed by its checksum, which is started from the table's number and the block's, so nothing else can
+//! pass for one. Where blocks are not compressed they begin at multiples of 4096, and a block's own offsets say how
+//! long it is. In a compressed table a block begins where the one before ends and does not say how long it is:
+//! its end is where the running checksum becomes the stored one and the bytes decompress. Behind a damaged block the
+//! next one is looked for at every byte, as far as a block may reach.
+
+use super::block::{BLOCK_UNIT, BlockView, checksum_seed};
+use super::compress::{Encoding, decompress_any};
+use super::format::PACKED_HEADER_BYTES;
+use super::walk::Window;
+use crate::coding::{Crc32cSteps, crc32c};
+
+const UNIT: u64 = BLOCK_UNIT as u64;
+/// The largest block that is compressed, with room to spare.
+const MOST_PACKED: usize = (16 << 20) + (128 << 10);
+/// Bytes that are summed at most to find out which number a block has.
+const MOST_SUMMED: u64 = 256 << 20;
+/// How often the next block is searched byte by byte in one table.
+const MOST_SEARCHES: u32 = 64;
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
+
+/// A block that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub number: u32,
+    pub offset: u64,
+    /// Bytes on disk.
+    pub len: u64,
+}
+
+/// Goes through a file from its start.
+pub(crate) struct Carver {
+    window: Window,
+    file_id: u64,
+    /// Bytes of a normal block, once known.
+    block_bytes: Option<u32>,
+    packed: bool,
+    end: u64,
+    at: u64,
+    next_number: u32,
+    searches: u32,
+}
+
+impl Carver {
+    /// Over the bytes before `end`. `packed`: whether the table is compressed; both ways are tried if that is not known.
+    pub fn new(
+        window: Window,
+        file_id: u64,
+        block_bytes: Option<u32>,
+        packed: Option<bool>,
+        end: u64,
+    ) -> Carver {
+        let end = end.min(window.len());
+        let mut c =
+            Carver { window, file_id, block_bytes, packed: false, end, at: 0, next_number: 0, searches: 0 };
+        c.packed = packed.unwrap_or_else(|| {
+            let mut out = Vec::new();
+            c.plain_at(0, 0..=0, &mut out).is_none() && c.packed_at(0, 0, MOST_PACKED, &mut out).is_some()
+        });
+        c
+    }
+
+    /// Where the bytes end that can hold blocks.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// The next block; its bytes, unpacked, in `out`. `None` when there are no more.
+    pub fn next(&mut self, out: &mut Vec<u8>) -> Option<Found> {
+        if self.packed { self.next_packed(out) } else { self.next_plain(out) }
+    }
+
+    fn found(&mut self, number: u32, len: u64) -> Option<Found> {
+        let found = Found { number, offset: self.at, len };
+        self.at += len;
+        self.next_number = number + 1;
+        Some(found)
+    }
+
+    fn next_plain(&mut self, out: &mut Vec<u8>) -> Option<Found> {
+        let (expected, expected_at) = (self.next_number, self.at);
+        while self.at + UNIT <= self.end {
+            // Every block that was passed over is a unit long at least.
+            let passed = ((self.at - expected_at) / UNIT) as u32;
+            let numbers = expected..=expected.saturating_add(passed);
+            if let Some((number, len)) = self.plain_at(self.at, numbers, out) {
+                return self.found(number, len);
+            }
+            self.at += UNIT;
+        }
+        None
+    }
+
+    /// The block stored as it is at `offset`, if one of these numbers is there: its number and length.
+    fn plain_at(
+        &mut self,
+        offset: u64,
+        numbers: std::ops::RangeInclusive<u32>,
+        out: &mut Vec<u8>,
+    ) -> Option<(u32, u64)> {
+        let used = self.extent(offset)?;
+        let sizes: Vec<u64> = match self.block_bytes {
+            Some(n) => vec![(n as u64).max(used)],
+            None => (12..=16).map(|shift| (1u64 << shift).max(used)).collect(),
+        };
+        let mut last = 0;
+        for len in sizes {
+            if len == last || offset + len > self.end {
+                continue;
+            }
+            last = len;
+            let bytes = self.window.bytes(offset, len as usize).ok()?;
+            if BlockView::check_structure(bytes).is_err() {
+                return None;
+            }
+            let (sum, rest) = bytes.split_first_chunk::<4>()?;
+            let sum = u32::from_le_bytes(*sum);
+            let tries = (MOST_SUMMED / len).max(1) as usize;
+            // Mostly few blocks are missing, and large ones take several units.
+            let numbers = numbers.clone().rev().take(tries);
+            for number in numbers {
+                if crc32c(checksum_seed(self.file_id, number), rest) == sum {
+                    out.clear();
+                    out.extend_from_slice(bytes);
+                    if self.block_bytes.is_none() && len > used {
+                        self.block_bytes = Some(len as u32);
+                    }
+                    return Some((number, len));
+                }
+            }
+        }
+        None
+    }
+
+    /// The bytes, a multiple of 4096, up to the end of the entries of what may be a block.
+    fn extent(&mut self, offset: u64) -> Option<u64> {
+        let header = self.window.bytes(offset, 24).ok()?;
+        let end_at = BlockView::end_at(header)?;
+        let tables = self.window.bytes(offset, end_at.end).ok()?;
+        let mut end = [0; 4];
+        end[..end_at.len()].copy_from_slice(tables.get(end_at)?);
+        let end = u32::from_le_bytes(end) as u64;
+        Some(end.max(1).next_multiple_of(UNIT))
+    }
+
+    fn next_packed(&mut self, out: &mut Vec<u8>) -> Option<Found> {
+        let number = self.next_number;
+        if let Some(len) = self.either_at(self.at, number, MOST_PACKED, out) {
+            return self.found(number, len);
+        }
+        // One block or more are damaged.
+        let reach = 4 * self.block_bytes.unwrap_or(4096) as u64;
+        let from = self.at;
+        while self.searches < MOST_SEARCHES && self.at < self.end {
+            self.searches += 1;
+            for offset in self.at + 1..(self.at + reach + UNIT).min(self.end) {
+                for missing in 1..=1 + (offset - from) / reach {
+                    let number = number.saturating_add(missing as u32);
+                    if let Some(len) = self.either_at(offset, number, reach as usize, out) {
+                        self.at = offset;
+                        return self.found(number, len);
+                    }
+                }
+            }
+            self.at += reach;
+        }
+        self.at = self.end;
+        None
+    }
+
+    /// The block at `offset` of a compressed table, which may hold it as it is.
+    fn either_at(&mut self, offset: u64, number: u32, most: usize, out: &mut Vec<u8>) -> Option<u64> {
+        if let Some((_, len)) = self.plain_at(offset, number..=number, out) {
+            return Some(len);
+        }
+        self.packed_at(offset, number, most, out)
+    }
+
+    fn packed_at(&mut self, offset: u64, number: u32, most: usize, out: &mut Vec<u8>) -> Option<u64> {
+        let most = most.min(self.end.saturating_sub(offset) as usize);
+        // A little at first: few blocks are large.
+        let mut have = most.min(16 << 10);
+        let mut summed = 0;
+        let mut steps = Crc32cSteps::new(checksum_seed(self.file_id, number));
+        loop {
+            let bytes = self.window.bytes(offset, have).ok()?;
+            let (sum, packed) = bytes.split_first_chunk::<PACKED_HEADER_BYTES>()?;
+            let sum = u32::from_le_bytes(*sum);
+            if !may_be_packed(packed) {
+                return None;
+            }
+            while let Some(b) = packed.get(summed) {
+                summed += 1;
+                if steps.step(*b) != sum {
+                    continue;
+                }
+                let packed = &packed[..summed];
+                let encoding = if packed.starts_with(&ZSTD_MAGIC) { Encoding::Zstd } else { Encoding::Lz4 };
+                if unpack(encoding, packed, out) {
+                    return Some((PACKED_HEADER_BYTES + summed) as u64);
+                }
+            }
+            if have == most {
+                return None;
+            }
+            have = most.min(have * 4);
+        }
+    }
+}
+
+/// Whether these may be the first bytes of a compressed block: they say how many entries it has (at least one) and how
+/// wide its fields are, literally.
+fn may_be_packed(packed: &[u8]) -> bool {
+    if packed.starts_with(&ZSTD_MAGIC) {
+        return true;
+    }
+    let literals = packed.first().map_or(0, |token| token >> 4);
+    let at = if literals == 15 { 1 + packed[1..].iter().take_while(|b| **b == 255).count() + 1 } else { 1 };
+    match packed.get(at..at + 4) {
+        Some([a, b, widths, meta]) if literals >= 4 => (*a | *b) != 0 && *widths <= 5 && *meta <= 8,
+        _ => literals > 0 && literals < 4,
+    }
+}
+
+/// Decompresses a block of unknown length; false if it is none.
+fn unpack(encoding: Encoding, packed: &[u8], out: &mut Vec<u8>) -> bool {
+    for most in [256 << 10, MOST_PACKED] {
+        // The block's own checksum is not stored.
+        out.clear();
+        out.resize(4, 0);
+        if let Some(n) = decompress_any(encoding, packed, most, out) {
+            return (n + 4).is_multiple_of(BLOCK_UNIT) && BlockView::check_structure(out).is_ok();
+        }
+    }
+    false
+}
