@@ -263,11 +263,13 @@ impl Versions {
 
     /// What is missing behind the last block that was found.
     fn end_of_carving(&mut self, number: u32, blocks: Option<u32>, from: u64, end: u64, why: &str) -> Next {
-        let said = self.shared.sources[self.source].meta.as_ref().map(|m| m.entries);
+        let meta = self.shared.sources[self.source].meta.as_ref();
+        let said = meta.map(|m| m.entries);
+        let at_last_key = self.any && meta.is_some_and(|m| m.largest == self.key);
         let missing = blocks.map(|n| n.saturating_sub(number) as u64);
         let all = match (missing, said) {
             (Some(n), _) => n == 0,
-            (None, Some(said)) => said <= self.entries,
+            (None, Some(said)) => said <= self.entries || at_last_key,
             (None, None) => false,
         };
         if all {
