@@ -17,6 +17,7 @@ use super::format::{
 };
 use super::index::{BlockPos, Index};
 use super::{Table, TableMeta, TableParts, TableScan};
+use crate::Result;
 use crate::cache::Cache;
 use crate::coding::{Reader, crc32c};
 use crate::cursor::Cursor;
@@ -25,7 +26,6 @@ use crate::files::FileKind;
 use crate::fuzzing::{Input, put_chunk, write_file};
 use crate::key::{self, Kind, SEQ_MAX, Seq};
 use crate::purpose::{USER_READ, VERIFY};
-use crate::{Error, Result};
 
 /// The file as it is.
 const RAW: u8 = 0;
@@ -318,20 +318,13 @@ pub fn run(io: &Io, dir: &Path, data: &[u8]) {
 fn scan(io: &Io, parts: &Arc<TableParts>) -> (Vec<Entry>, bool) {
     let mut all: Vec<Entry> = Vec::new();
     let Ok(mut scan) = TableScan::new(io, parts, None, VERIFY) else { return (all, false) };
-    let mut clean = true;
     let mut at: Result<()> = scan.seek_to_first();
     for _ in 0..=2 * MAX_FILE {
-        match at {
-            Err(Error::Corrupt { .. }) => {
-                clean = false;
-                at = scan.skip_block();
-                continue;
-            }
-            Ok(()) if scan.valid() => {}
-            _ => return (all, clean && at.is_ok()),
+        if at.is_err() || !scan.valid() {
+            return (all, at.is_ok());
         }
         let here = (scan.key().to_vec(), scan.seq(), scan.kind(), scan.value().to_vec());
-        if let Some(last) = all.last().filter(|_| clean) {
+        if let Some(last) = all.last() {
             assert!(
                 (&last.0, std::cmp::Reverse(last.1)) < (&here.0, std::cmp::Reverse(here.1)),
                 "out of order"
