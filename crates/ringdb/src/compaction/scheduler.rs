@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::backpressure::{Debt, Limits, Pacer};
 use super::flush::flush;
 use super::helpers::{Helpers, Parts, Shared};
-use super::pick::{Around, Busy, Manual, Pick, Shape, debt_bytes, movable, pick, pick_manual};
+use super::pick::{Around, Busy, Manual, Pick, Shape, debt_bytes, movable, pick, pick_manual, runs};
 use super::run::{Work, run};
 use super::{Levels, Tree};
 use crate::env::Join;
@@ -394,11 +394,12 @@ impl Scheduler {
     /// Tells the pacer what is left to do.
     fn look_at_debt<T: Tree>(&self, tree: &T) {
         // What cannot go anywhere because of damage is no debt: writers would wait for ever.
-        let levels = movable(tree.levels(), &tree.left_alone());
+        let (all, damaged) = (tree.levels(), tree.left_alone());
+        let levels = movable(all.clone(), &damaged);
         let immutables = tree.immutable_count() as u64;
         let debt = Debt {
             immutables,
-            level0: levels.first().map_or(0, Vec::len) as u64,
+            level0: runs(&all, &levels, &damaged) as u64,
             pending_bytes: debt_bytes(&levels, &self.settings.shape),
         };
         self.immutables.store(immutables, Relaxed);

@@ -67,6 +67,24 @@ pub(crate) fn movable<T: AsRef<TableMeta>>(
     levels
 }
 
+/// How many runs lie above each other in level 0, of `levels` as [`movable`] leaves them. A flush is one run, although
+/// the cuts make a table of it for each gap.
+pub(crate) fn runs<T: AsRef<TableMeta>>(
+    all: &[Vec<Arc<T>>],
+    movable: &[Vec<Arc<T>>],
+    damaged: &BTreeSet<u64>,
+) -> usize {
+    let ranges = ranges(all, damaged);
+    let zero = movable.first().map(Vec::as_slice).unwrap_or_default();
+    let mut in_gap = vec![0; ranges.len() + 1];
+    for t in zero {
+        if let Place::Gap(gap) = place(meta(t), &ranges) {
+            in_gap[gap] += 1;
+        }
+    }
+    in_gap.into_iter().max().unwrap_or(0)
+}
+
 pub(super) fn place(m: &TableMeta, ranges: &Ranges) -> Place {
     let before = ranges.partition_point(|(_, to)| *to < m.smallest);
     match ranges.get(before) {

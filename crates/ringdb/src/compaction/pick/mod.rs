@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::key::Seq;
 use crate::table::meta::TableMeta;
 
-pub(crate) use damage::{cuts, movable};
+pub(crate) use damage::{cuts, movable, runs};
 pub(crate) use manual::{Manual, pick_manual};
 pub(crate) use targets::{Targets, debt_bytes, targets};
 

@@ -12,7 +12,7 @@ use engineswap::Io;
 
 use super::backpressure::{Debt, Limits};
 use super::flush::flush;
-use super::pick::{Around, Busy, LAST, Manual, Merge, Pick, Reason, Shape, pick, pick_manual};
+use super::pick::{Around, Busy, LAST, Manual, Merge, Pick, Reason, Shape, movable, pick, pick_manual, runs};
 use super::run::run;
 use super::scheduler::{Scheduler, Settings};
 use super::{Levels, Tree};
@@ -93,6 +93,27 @@ fn run_next(tree: &Arc<TestTree>, manual: bool, threads: usize) -> Result<bool> 
 
 fn flush_now(tree: &Arc<TestTree>) {
     flush(&**tree, &AtomicBool::new(false)).unwrap();
+}
+
+#[test]
+fn a_flush_is_one_run_however_many_damaged_ranges_cut_it() {
+    let mut r = Random(7);
+    let tree = TestTree::new(Io::from_uri("posix").unwrap());
+    let mut next_seq = 1;
+    tree.freeze(writes(&mut r, 1500, &mut next_seq));
+    flush_now(&tree);
+    while run_next(&tree, true, 1).unwrap() {}
+    let ids: BTreeSet<u64> = tree.levels()[LAST].iter().step_by(2).map(|t| (**t).as_ref().file_id).collect();
+    assert!(ids.len() >= 3, "{ids:?}");
+    *tree.left_alone.lock().unwrap() = ids;
+    for _ in 0..2 {
+        tree.freeze(writes(&mut r, 1500, &mut next_seq));
+        flush_now(&tree);
+    }
+    let (levels, damaged) = (tree.levels(), tree.left_alone());
+    let free = movable(levels.clone(), &damaged);
+    assert!(free[0].len() >= 4, "{}", free[0].len());
+    assert_eq!(runs(&levels, &free, &damaged), 2, "writers would be slowed for what is no debt");
 }
 
 #[test]
