@@ -1,6 +1,7 @@
 //! [`Window`] and [`BlockWalk`]: reading a table that may be damaged, block by block, where one that cannot be read
 //! says nothing about the others. For verification and salvage.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,6 +26,10 @@ pub(crate) struct Window {
     buf: AlignedBuf,
     start: u64,
     have: usize,
+    /// Numbers of units that cannot be read: a disk may take seconds to say so, and is asked once.
+    bad: BTreeSet<u64>,
+    /// Before this no more is read than is asked for, since something there cannot be read.
+    careful_until: u64,
 }
 
 impl Window {
@@ -36,7 +41,16 @@ impl Window {
     /// Over an open file.
     pub fn over(file: &File, purpose: Purpose) -> Result<Window> {
         let (len, buf) = (file.len()?, AlignedBuf::zeroed(0));
-        Ok(Window { file: file.clone(), len, purpose, buf, start: 0, have: 0 })
+        Ok(Window {
+            file: file.clone(),
+            len,
+            purpose,
+            buf,
+            start: 0,
+            have: 0,
+            bad: BTreeSet::new(),
+            careful_until: 0,
+        })
     }
 
     /// The file's length.
@@ -52,10 +66,22 @@ impl Window {
             return Err(Error::corrupt(self.file.path(), Some(offset), detail));
         }
         if offset < self.start || end > self.start + self.have as u64 {
+            if let Some(unit) = self.bad.range(offset / UNIT..end.div_ceil(UNIT)).next() {
+                let detail = format!("the bytes at {} cannot be read", unit * UNIT);
+                return Err(Error::corrupt(self.file.path(), Some(offset), detail));
+            }
             let wide = (offset + WINDOW_BYTES).max(end).min(self.len);
-            if self.read(offset, wide).is_err() {
+            let all = offset >= self.careful_until
+                && self.bad.range(offset / UNIT..wide.div_ceil(UNIT)).next().is_none();
+            if !all || self.read(offset, wide).is_err() {
+                if all {
+                    self.careful_until = wide;
+                }
                 // Less may be had.
-                self.read(offset, end)?;
+                if let Err(e) = self.read(offset, end) {
+                    self.find_bad(offset, end);
+                    return Err(e);
+                }
             }
             if end > self.start + self.have as u64 {
                 let detail = format!("the file ends before the end of these {len} bytes");
@@ -64,6 +90,18 @@ impl Window {
         }
         let from = (offset - self.start) as usize;
         Ok(&self.buf[from..from + len])
+    }
+
+    /// Finds the first unit of a range that cannot be read.
+    fn find_bad(&mut self, from: u64, to: u64) {
+        let units = from / UNIT..to.div_ceil(UNIT);
+        let only = units.end - units.start == 1;
+        for unit in units {
+            if only || self.read(unit * UNIT, (unit + 1) * UNIT).is_err() {
+                self.bad.insert(unit);
+                return;
+            }
+        }
     }
 
     fn read(&mut self, from: u64, to: u64) -> Result<()> {

@@ -18,6 +18,7 @@ pub struct Dying {
     kind: ErrorKind,
     /// Reads of files whose names end so fail, from this offset to that.
     bad: Mutex<Option<(String, Range<u64>)>>,
+    failed_reads: AtomicI64,
 }
 
 impl Dying {
@@ -33,6 +34,12 @@ impl Dying {
         *self.bad.lock().unwrap() = bad.map(|(name, range)| (name.to_string(), range));
     }
 
+    /// Reads that have failed.
+    #[allow(dead_code)] // not every test reads
+    pub fn failed_reads(&self) -> i64 {
+        self.failed_reads.load(SeqCst)
+    }
+
     fn read(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
         match &*self.bad.lock().unwrap() {
             Some((name, bad))
@@ -40,6 +47,7 @@ impl Dying {
                     && offset < bad.end
                     && bad.start < offset + len =>
             {
+                self.failed_reads.fetch_add(1, SeqCst);
                 Err(Error::from_errno("read", 5).at(path).range(offset, len))
             }
             _ => Ok(()),
@@ -56,7 +64,12 @@ impl Dying {
 
 /// posix until `after` changes have been made.
 pub fn dying(after: i64, kind: ErrorKind) -> (Io, Arc<Dying>) {
-    let state = Arc::new(Dying { left: AtomicI64::new(after), kind, bad: Mutex::new(None) });
+    let state = Arc::new(Dying {
+        left: AtomicI64::new(after),
+        kind,
+        bad: Mutex::new(None),
+        failed_reads: AtomicI64::new(0),
+    });
     let io = Io::from_uri("posix").unwrap();
     (Io::from_engine(Arc::new(DyingEngine { io, state: state.clone() })), state)
 }
