@@ -84,8 +84,16 @@ impl Core {
                 replaced += 1;
                 continue;
             }
+            let before = self.read_only.then(|| check.report.clone());
             check.describes(&self.dir, level, meta, &state);
             verify_table(&self.io, &self.dir, level, meta, &mut check);
+            if let Some(before) = before.filter(|b| b.problems.len() < check.report.problems.len())
+                && self.was_replaced(meta)?
+            {
+                // The writer removed it in between.
+                check.report = before;
+                replaced += 1;
+            }
         }
         let mut report = check.report;
         if replaced > 0 {
