@@ -564,6 +564,88 @@ fn a_salvage_of_many_damaged_blocks_keeps_every_other_key() {
 }
 
 #[test]
+fn a_salvage_finds_what_lies_behind_a_long_gap_in_a_table_without_an_index() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (src, dst) = (tmp.path().join("src"), tmp.path().join("dst"));
+    let o = options(Compression::None)
+        .with_memtable_bytes(48 << 20)
+        .with_cache_bytes(192 << 20)
+        .with_block_bytes(64 << 10);
+    let db = Db::open(&src, o.clone()).unwrap();
+    let value = |i: u32| vec![i as u8; 8 << 10];
+    for i in 0..2800u32 {
+        db.put(format!("{i:05}"), value(i)).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let table = files(&src).into_iter().find(|f| name(f).ends_with(".sst")).unwrap();
+    let mut bytes = fs::read(&table).unwrap();
+    let n = bytes.len();
+    assert!(n > 22 << 20, "{n}");
+    bytes[1 << 20..20 << 20].fill(0);
+    bytes[n - 128..].fill(0);
+    fs::write(&table, &bytes).unwrap();
+    let report = salvage(&src, &dst, &SalvageOptions::default()).unwrap();
+    assert!(report.keys > 300, "{report:?}");
+    let db = Db::open(&dst, o).unwrap();
+    for i in [0, 2799] {
+        assert_eq!(db.get(format!("{i:05}")).unwrap().as_deref(), Some(&value(i)[..]), "{report:?}");
+    }
+}
+
+#[test]
+fn a_salvage_does_not_take_another_stores_table_of_the_same_number() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (src, other, dst) = (tmp.path().join("src"), tmp.path().join("other"), tmp.path().join("dst"));
+    for (dir, value, keys) in [(&src, "mine", 100), (&other, "theirs", 90)] {
+        let db = Db::open(dir, options(Compression::None)).unwrap();
+        (0..keys).for_each(|i| db.put(format!("{i:05}"), value).unwrap());
+        db.flush().unwrap();
+        db.put("later", value).unwrap();
+        drop(db);
+    }
+    let tables: Vec<PathBuf> = files(&src).into_iter().filter(|f| name(f).ends_with(".sst")).collect();
+    for t in &tables {
+        fs::copy(other.join(name(t)), t).unwrap();
+    }
+    let report = salvage(&src, &dst, &SalvageOptions::default()).unwrap();
+    assert_eq!((report.lost.len(), report.tables_damaged), (tables.len(), tables.len() as u64), "{report:?}");
+    let db = Db::open(&dst, options(Compression::None)).unwrap();
+    assert!(db.iter().all(|p| *p.unwrap().1 == *b"mine"), "{report:?}");
+    assert!(db.get("later").unwrap().is_some());
+}
+
+#[test]
+fn a_log_that_ends_before_what_tables_hold_is_told_when_it_stands_in_for_them() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (src, dst) = (tmp.path().join("src"), tmp.path().join("dst"));
+    let db = Db::open(&src, options(Compression::None).with_memtable_bytes(1 << 20)).unwrap();
+    for i in 0..400 {
+        db.put(format!("{i:05}"), [b'v'; 20]).unwrap();
+    }
+    db.delete("00050").unwrap();
+    db.flush().unwrap();
+    db.put("later", "v").unwrap();
+    drop(db);
+    for f in files(&src) {
+        if name(&f).ends_with(".sst") {
+            fs::remove_file(&f).unwrap();
+        } else if name(&f).ends_with(".log") {
+            let bytes = fs::read(&f).unwrap();
+            fs::write(&f, &bytes[..20_000.min(bytes.len())]).unwrap();
+        }
+    }
+    let report = salvage(&src, &dst, &SalvageOptions::default()).unwrap();
+    let db = Db::open(&dst, options(Compression::None)).unwrap();
+    if db.get("00050").unwrap().is_some() {
+        let told = report.lost.iter().any(|l| l.detail.contains("old data") && l.may_be_out_of_date);
+        assert!(told, "{report:?}");
+    } else {
+        panic!("the log does not bring it back: {report:?}");
+    }
+}
+
+#[test]
 fn a_salvage_without_a_manifest_takes_every_table_and_names_keyspaces_by_number() {
     let mut rng = Rng(seed("no manifest"));
     let tmp = tempfile::tempdir().unwrap();

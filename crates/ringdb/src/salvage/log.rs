@@ -82,6 +82,15 @@ pub(super) fn read(
             lock(&shared.ledger).lost(Loss { path, detail, ..Loss::default() });
         }
     }
+    let flushed = state.flushed_seq;
+    if whole && !tables_whole && frames > 0 && sink.last_seq < flushed && lost.is_none() {
+        // Then it is no end of the history: what deleted or replaced these entries may be gone from tables too.
+        let detail = format!(
+            "the log ends at sequence number {}, before what tables hold ({flushed}): its frames may bring old data back",
+            sink.last_seq
+        );
+        lock(&shared.ledger).lost(Loss { path: job.src.into(), detail, ..Loss::default() });
+    }
     let mut behind = 0;
     let mut taken = 0;
     let take = job.options.frames_after_gaps;

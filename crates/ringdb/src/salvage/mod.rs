@@ -142,16 +142,18 @@ pub(crate) fn salvage_with(
             "the new store {dst} must lie outside of {src}, which is not changed"
         )));
     }
-    let found = find(io, src)?;
-    let _held = match io.metadata(&FileKind::Lock.path(src))? {
-        None => None,
-        Some(_) => match io.lock_file(&FileKind::Lock.path(src)) {
+    // Before anything is looked at: a writer may be about to end.
+    let _held = match io.metadata(&FileKind::Lock.path(src)) {
+        // What is no directory is told below.
+        Err(_) | Ok(None) => None,
+        Ok(Some(_)) => match io.lock_file(&FileKind::Lock.path(src)) {
             Ok(held) => Some(held),
             Err(e) if e.kind() == engineswap::ErrorKind::Locked => return Err(Error::Locked(src.into())),
             // A file system that is mounted read-only has no writer.
             Err(_) => None,
         },
     };
+    let found = find(io, src)?;
     let made = match io.metadata(dst)? {
         None => {
             make_dir(io, dst)?;

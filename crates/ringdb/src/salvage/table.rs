@@ -99,6 +99,13 @@ impl Versions {
             false => {
                 let block_bytes = self.shared.block_bytes;
                 match Remains::load(&self.shared.io, &s.path, s.file_id, block_bytes, purpose::RECOVERY) {
+                    // Only a manifest knows which table of this number is meant: of a copy of the store that went its
+                    // own way, or another store, blocks have the same checksums.
+                    Ok(Remains { properties: Some(p), .. })
+                        if s.level.is_some() && s.meta.as_ref().is_some_and(|m| *m != p.meta) =>
+                    {
+                        gone("it is not the table that the manifest describes".into())
+                    }
                     Ok(remains) => return self.feed = Some(feed(remains, block_bytes)),
                     Err(e) => gone(format!("it cannot be opened: {e}")),
                 }

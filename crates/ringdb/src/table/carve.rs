@@ -17,6 +17,11 @@ const UNIT: u64 = BLOCK_UNIT as u64;
 const MOST_PACKED: usize = (16 << 20) + (128 << 10);
 /// Bytes that are summed at most to find out which number a block has.
 const MOST_SUMMED: u64 = 256 << 20;
+/// The same for a whole table: behind a long gap in a file whose number is not known every block would be tried with
+/// thousands of numbers.
+const MOST_SUMMED_IN_ALL: u64 = 32 << 30;
+/// Bytes that are summed at most, in a whole table, where a block is searched byte by byte.
+const MOST_SUMMED_SEARCHING: u64 = 2 << 30;
 /// How often the next block is searched byte by byte in one table.
 const MOST_SEARCHES: u32 = 64;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
@@ -41,6 +46,9 @@ pub(crate) struct Carver {
     at: u64,
     next_number: u32,
     searches: u32,
+    /// Bytes summed so far to find out numbers, and where blocks were searched byte by byte.
+    summed: u64,
+    summed_searching: u64,
 }
 
 impl Carver {
@@ -53,8 +61,18 @@ impl Carver {
         end: u64,
     ) -> Carver {
         let end = end.min(window.len());
-        let mut c =
-            Carver { window, file_id, block_bytes, packed: false, end, at: 0, next_number: 0, searches: 0 };
+        let mut c = Carver {
+            window,
+            file_id,
+            block_bytes,
+            packed: false,
+            end,
+            at: 0,
+            next_number: 0,
+            searches: 0,
+            summed: 0,
+            summed_searching: 0,
+        };
         c.packed = packed.unwrap_or_else(|| {
             let mut out = Vec::new();
             c.plain_at(0, 0..=0, &mut out).is_none() && c.packed_at(0, 0, MOST_PACKED, &mut out).is_some()
@@ -82,8 +100,9 @@ impl Carver {
     fn next_plain(&mut self, out: &mut Vec<u8>) -> Option<Found> {
         let (expected, expected_at) = (self.next_number, self.at);
         while self.at + UNIT <= self.end {
-            // Every block that was passed over is a unit long at least.
-            let passed = ((self.at - expected_at) / UNIT) as u32;
+            // As long as a normal one is every block that was passed over, at least.
+            let shortest = self.block_bytes.map_or(UNIT, u64::from).max(UNIT);
+            let passed = u32::try_from((self.at - expected_at) / shortest).unwrap_or(u32::MAX);
             let numbers = expected..=expected.saturating_add(passed);
             if let Some((number, len)) = self.plain_at(self.at, numbers, out) {
                 return self.found(number, len);
@@ -117,10 +136,12 @@ impl Carver {
             }
             let (sum, rest) = bytes.split_first_chunk::<4>()?;
             let sum = u32::from_le_bytes(*sum);
-            let tries = (MOST_SUMMED / len).max(1) as usize;
+            let most = MOST_SUMMED.min(MOST_SUMMED_IN_ALL.saturating_sub(self.summed));
+            let tries = (most / len).max(1) as usize;
             // Mostly few blocks are missing, and large ones take several units.
             let numbers = numbers.clone().rev().take(tries);
             for number in numbers {
+                self.summed += len;
                 if crc32c(checksum_seed(self.file_id, number), rest) == sum {
                     out.clear();
                     out.extend_from_slice(bytes);
@@ -156,8 +177,16 @@ impl Carver {
         while self.searches < MOST_SEARCHES && self.at < self.end {
             self.searches += 1;
             for offset in self.at + 1..(self.at + reach + UNIT).min(self.end) {
+                if !self.may_be_block(offset) {
+                    continue;
+                }
+                if self.summed_searching >= MOST_SUMMED_SEARCHING {
+                    self.at = self.end;
+                    return None;
+                }
                 for missing in 1..=1 + (offset - from) / reach {
                     let number = number.saturating_add(missing as u32);
+                    self.summed_searching += reach;
                     if let Some(len) = self.either_at(offset, number, reach as usize, out) {
                         self.at = offset;
                         return self.found(number, len);
@@ -168,6 +197,14 @@ impl Carver {
         }
         self.at = self.end;
         None
+    }
+
+    /// Whether the first bytes at `offset` could be those of a block, stored as it is or compressed.
+    fn may_be_block(&mut self, offset: u64) -> bool {
+        let len = (self.end.saturating_sub(offset) as usize).min(PACKED_HEADER_BYTES + 300);
+        let Ok(bytes) = self.window.bytes(offset, len) else { return false };
+        let packed = bytes.get(PACKED_HEADER_BYTES..).is_some_and(may_be_packed);
+        packed || BlockView::end_at(bytes).is_some()
     }
 
     /// The block at `offset` of a compressed table, which may hold it as it is.
@@ -220,7 +257,12 @@ fn may_be_packed(packed: &[u8]) -> bool {
     let at = if literals == 15 { 1 + packed[1..].iter().take_while(|b| **b == 255).count() + 1 } else { 1 };
     match packed.get(at..at + 4) {
         Some([a, b, widths, meta]) if literals >= 4 => (*a | *b) != 0 && *widths <= 5 && *meta <= 8,
-        _ => literals > 0 && literals < 4,
+        _ if literals >= 4 => false,
+        // Then these are repeated: a match that reaches back to the first of them at most.
+        _ => {
+            let back = packed.get(at + literals as usize..).and_then(|b| b.first_chunk::<2>());
+            back.is_some_and(|b| (1..=u16::from(literals)).contains(&u16::from_le_bytes(*b)))
+        }
     }
 }
 
