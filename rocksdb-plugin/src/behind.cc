@@ -145,6 +145,8 @@ void WriteBehind::AllocateAhead(uint64_t end) {
     if (!allocate_ || end <= allocated_)
         return;
     const uint64_t from = allocated_, to = end + ahead_;
+    // Also if it fails: what was found before the disk was full may stay.
+    longer_ = true;
     // A file system that cannot, or is nearly full, can still write.
     if (fallocate(file_.fd(), 0, static_cast<off_t>(from), static_cast<off_t>(to - from)) != 0) {
         allocate_ = false;
@@ -152,7 +154,6 @@ void WriteBehind::AllocateAhead(uint64_t end) {
     }
     allocated_ = to;
     ahead_ = std::min(2 * ahead_, kMostAhead);
-    longer_ = true;
 }
 
 } // namespace engineswap

@@ -46,7 +46,7 @@ rdb::IOStatus Engine::Open(const std::string &uri, std::shared_ptr<Engine> *out)
     engineswap_engine *handle = nullptr;
     engineswap_error err;
     if (engineswap_open(uri.c_str(), &handle, &err) != ENGINESWAP_OK)
-        return StatusOf(err);
+        return StatusOfEngine(err);
     out->reset(new Engine(handle));
     // The names of files are RocksDB's own, on the real file system: an engine must have its files there too.
     const std::string name = engineswap_engine_name(handle);
@@ -124,6 +124,16 @@ rdb::IOStatus File::SyncData(Purpose purpose) const {
 rdb::IOStatus File::SyncAll(Purpose purpose) const {
     engineswap_error err;
     return engineswap_file_sync_all(handle_, purpose, &err) == ENGINESWAP_OK ? rdb::IOStatus::OK() : StatusOf(err);
+}
+
+rdb::IOStatus File::FlushDescriptor() const {
+    const int copy = fcntl(fd(), F_DUPFD_CLOEXEC, 3);
+    // Without a free descriptor nothing can be asked.
+    if (copy < 0 || close(copy) == 0)
+        return rdb::IOStatus::OK();
+    const int err = errno;
+    // The descriptor is gone; only the call was interrupted.
+    return err == EINTR ? rdb::IOStatus::OK() : StatusOfErrno(err, "close " + path_);
 }
 
 size_t File::UniqueId(char *id, size_t max_size) const {

@@ -76,6 +76,8 @@ class File {
     // fdatasync and fsync. The first failure is final for this file.
     rdb::IOStatus SyncData(Purpose purpose) const;
     rdb::IOStatus SyncAll(Purpose purpose) const;
+    // What close() would say: network file systems tell there that data they had taken cannot be written.
+    rdb::IOStatus FlushDescriptor() const;
 
     // RocksDB's identity of a file for its caches: device, inode and generation; 0 if the file system has none.
     size_t UniqueId(char *id, size_t max_size) const;

@@ -33,7 +33,8 @@ class RandomAccessFile : public rdb::FSRandomAccessFile {
         if (count < 2 || !file_->engine()->IsOurs())
             return rdb::FSRandomAccessFile::MultiRead(reqs, count, options, dbg);
         std::vector<engineswap_op> ops(count);
-        std::vector<engineswap_completion> done(count);
+        // What is not answered has failed.
+        std::vector<engineswap_completion> done(count, engineswap_completion{0, ENGINESWAP_IO, 0, 0});
         for (size_t i = 0; i < count; i++) {
             ops[i].kind = ENGINESWAP_OP_READ;
             ops[i].file = file_->handle();

@@ -15,7 +15,8 @@ std::string Describe(int err) {
     return strerror_r(err, text, sizeof text);
 }
 
-rdb::IOStatus Make(int32_t code, int err, const std::string &message) {
+// What the kernel said, as RocksDB's own file system has it.
+rdb::IOStatus OfErrno(int err, const std::string &message) {
     switch (err) {
     case ENOSPC:
     case EDQUOT: {
@@ -30,8 +31,13 @@ rdb::IOStatus Make(int32_t code, int err, const std::string &message) {
     case ENOENT:
         return rdb::IOStatus::PathNotFound(message);
     default:
-        break;
+        // Among them a failed sync, final for its file, and a broken queue. None is retryable: what the kernel has
+        // thrown away does not come back by asking again.
+        return rdb::IOStatus::IOError(message);
     }
+}
+
+rdb::IOStatus OfCode(int32_t code, const std::string &message) {
     switch (code) {
     case ENGINESWAP_NOT_FOUND:
         return rdb::IOStatus::PathNotFound(message);
@@ -40,10 +46,12 @@ rdb::IOStatus Make(int32_t code, int err, const std::string &message) {
     case ENGINESWAP_INVALID_ARGUMENT:
         return rdb::IOStatus::InvalidArgument(message);
     default:
-        // Among them a failed sync, final for its file, and a broken queue. None is retryable: what the kernel has
-        // thrown away does not come back by asking again.
         return rdb::IOStatus::IOError(message);
     }
+}
+
+rdb::IOStatus Make(int32_t code, int err, const std::string &message) {
+    return err != 0 ? OfErrno(err, message) : OfCode(code, message);
 }
 
 } // namespace
@@ -52,6 +60,10 @@ rdb::IOStatus StatusOf(const engineswap_error &err) {
     if (err.code >= 0)
         return rdb::IOStatus::OK();
     return Make(err.code, err.os_errno, err.message);
+}
+
+rdb::IOStatus StatusOfEngine(const engineswap_error &err) {
+    return OfCode(err.code, err.message);
 }
 
 rdb::IOStatus StatusOf(const engineswap_completion &done, const std::string &what) {
@@ -63,7 +75,7 @@ rdb::IOStatus StatusOf(const engineswap_completion &done, const std::string &wha
 }
 
 rdb::IOStatus StatusOfErrno(int err, const std::string &what) {
-    return Make(ENGINESWAP_IO, err, what + ": " + Describe(err));
+    return OfErrno(err, what + ": " + Describe(err));
 }
 
 } // namespace engineswap

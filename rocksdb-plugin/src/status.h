@@ -13,8 +13,14 @@
 
 namespace engineswap {
 
-// The status of a failed call of the C interface, with its message (operation, path, offset, length, cause).
+// The status of a failed call on a file or directory, with its message (operation, path, offset, length, cause). What
+// the kernel refused is an IOError even if it said that it has no such thing: RocksDB takes NotSupported from a sync
+// for a file system that needs none.
 rdb::IOStatus StatusOf(const engineswap_error &err);
+
+// The status of an engine that was not opened: InvalidArgument for a wrong URI, NotSupported for one that is not to be
+// had here.
+rdb::IOStatus StatusOfEngine(const engineswap_error &err);
 
 // The status of one operation of a batch, which comes with codes only. `what` says operation and place.
 rdb::IOStatus StatusOf(const engineswap_completion &done, const std::string &what);

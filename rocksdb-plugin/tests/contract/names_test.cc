@@ -60,6 +60,10 @@ TEST_P(NamesTest, ErrorsAreThoseOfStock) {
     LikeStock("writable", [&](FileSystem* any) { return any->NewWritableFile(name, options, &w, nullptr); });
     LikeStock("mkdir", [&](FileSystem* any) { return any->CreateDir(name, io, nullptr); });
   }
+  // Here the kernel refuses O_DIRECT.
+  FileOptions direct = options;
+  direct.use_direct_reads = true;
+  LikeStock("direct", [&](FileSystem* any) { return any->NewRandomAccessFile("/proc/self/status", direct, &random, nullptr); });
   LikeStock("mkdir over a file", [&](FileSystem* any) { return any->CreateDirIfMissing(file, io, nullptr); });
   LikeStock("directory of a file", [&](FileSystem* any) { return any->NewDirectory(file, io, &d, nullptr); });
 }

@@ -87,6 +87,23 @@ TEST_P(ReadTest, RandomAnywhere) {
   EXPECT_EQ(got.size(), 0u);
 }
 
+TEST_P(ReadTest, NothingAndTheSameTwiceAmongMany) {
+  if (IsStock()) GTEST_SKIP() << "reads of nothing are an error there, with an old errno";
+  auto f = OpenRandom(Path("data"));
+  ASSERT_TRUE(f);
+  Aligned a(kPage), b(kPage), c(kPage);
+  FSReadRequest r[4];
+  r[0].offset = kPage, r[0].len = kPage, r[0].scratch = a.get();
+  r[1].offset = kPage, r[1].len = 0, r[1].scratch = nullptr;
+  r[2].offset = kPage, r[2].len = kPage, r[2].scratch = b.get();
+  r[3].offset = 2 * kPage, r[3].len = 0, r[3].scratch = c.get();
+  OK(f->MultiRead(r, 4, io, nullptr));
+  for (auto& one : r) {
+    OK(one.status);
+    EXPECT_EQ(one.result.ToString(), Expected(one.offset, one.len));
+  }
+}
+
 TEST_P(ReadTest, EmptyFile) {
   Spill(Path("empty"), "");
   auto f = OpenRandom(Path("empty"));

@@ -1,13 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Writing: order, sizes, durability calls, reopening, errors.
+#include <cerrno>
 #include <csignal>
 #include <random>
+#include <utility>
 
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <sys/syscall.h>
+
 #include "support.h"
+
+// Stands in for the C library's. The descriptor is closed even when close() says something.
+static thread_local int next_close_says = 0;
+extern "C" int close(int fd) {
+  long closed = syscall(SYS_close, fd);
+  if (closed == 0 && next_close_says != 0) {
+    errno = std::exchange(next_close_says, 0);
+    return -1;
+  }
+  return static_cast<int>(closed);
+}
+
+static thread_local bool no_sync_file_range = false;
+extern "C" int sync_file_range(int fd, off64_t offset, off64_t n, unsigned flags) {
+  if (no_sync_file_range) {
+    errno = ENOSYS;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_sync_file_range, fd, offset, n, flags));
+}
+
+static thread_local int syncs = 0;
+extern "C" int fdatasync(int fd) {
+  syncs++;
+  return static_cast<int>(syscall(SYS_fdatasync, fd));
+}
 
 namespace contract {
 
@@ -297,6 +327,39 @@ TEST_P(WriteTest, ErrorsOfWritesSurface) {
     EXPECT_TRUE(s.IsIOError()) << promise << ": " << s.ToString();
     EXPECT_NE(s.ToString().find("f" + std::to_string(promise)), std::string::npos) << "names the file: " << s.ToString();
     f->Close(io, nullptr).PermitUncheckedError();
+  }
+}
+
+// Where the kernel has no sync_file_range nothing fails for want of it, and a strict range sync is a sync.
+TEST_P(WriteTest, RangeSyncsThatAreNotToBeHad) {
+  if (Direct()) GTEST_SKIP() << "RocksDB syncs ranges of buffered files";
+  for (bool strict : {false, true}) {
+    options.strict_bytes_per_sync = strict;
+    no_sync_file_range = true;
+    auto f = Create(Path("f"));
+    ASSERT_TRUE(f);
+    AppendPages(f.get(), 0, 3, 1);
+    syncs = 0;
+    IOStatus s = f->RangeSync(0, 2 * kPage, io, nullptr);
+    no_sync_file_range = false;
+    EXPECT_TRUE(s.ok()) << s.ToString();
+    EXPECT_EQ(syncs, strict ? 1 : 0);
+    OK(f->RangeSync(0, 3 * kPage, io, nullptr));
+    OK(f->Close(io, nullptr));
+  }
+}
+
+// Network file systems say it only there that data cannot be written.
+TEST_P(WriteTest, ErrorsOfCloseSurface) {
+  for (int error : {EIO, ENOSPC, EDQUOT}) {
+    auto f = Create(Path("f"));
+    ASSERT_TRUE(f);
+    AppendPages(f.get(), 0, 3, 1);
+    next_close_says = error;
+    IOStatus s = f->Close(io, nullptr);
+    EXPECT_EQ(next_close_says, 0);
+    EXPECT_TRUE(s.IsIOError()) << s.ToString();
+    EXPECT_EQ(s.subcode() == Status::kNoSpace, error == ENOSPC || (error == EDQUOT && !IsStock())) << s.ToString();
   }
 }
 
