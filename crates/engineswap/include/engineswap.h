@@ -396,7 +396,7 @@ typedef struct engineswap_op_stats {
     uint64_t bytes;
     uint64_t errors;
     uint64_t total_ns; /* the sum of latencies */
-    uint64_t p50_ns;   /* percentiles are right to about 20 % */
+    uint64_t p50_ns;   /* percentiles are right to about 20 %; of lone buffered transfers up to 16 KiB one in 8 is timed */
     uint64_t p95_ns;
     uint64_t p99_ns;
     uint64_t p999_ns;

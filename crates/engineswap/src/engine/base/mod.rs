@@ -8,6 +8,7 @@ mod exec;
 mod map;
 mod os_file;
 mod slot;
+mod timing;
 mod transfer;
 
 pub(crate) use exec::{NO_BUFFER, check, execute, name, no_buffer, perform, read_cached};

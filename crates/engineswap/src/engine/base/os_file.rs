@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::calls::Calls;
 use super::slot::FileSlot;
+use super::timing::Sampler;
 use super::transfer::{self, Sys};
 use crate::buf::Buf;
 use crate::engine::sim::Handle;
@@ -38,8 +39,8 @@ pub struct OsFile {
     open: Open,
     path: PathBuf,
     direct: bool,
-    alignment: Alignment,
-    stats: Arc<Stats>,
+    pub(super) alignment: Alignment,
+    pub(super) stats: Arc<Stats>,
     /// The errno of the first failed sync, 0 before. It never goes back: the kernel reports a write-back error
     /// once, so a later success would be a lie.
     sync_errno: AtomicI32,
@@ -49,6 +50,7 @@ pub struct OsFile {
     dontcache: AtomicBool,
     /// Reads cannot be asked not to wait.
     no_nowait: AtomicBool,
+    pub(super) sampler: Sampler,
 }
 
 impl OsFile {
@@ -97,6 +99,7 @@ impl OsFile {
             no_dsync: AtomicBool::new(false),
             dontcache: AtomicBool::new(false),
             no_nowait: AtomicBool::new(false),
+            sampler: Sampler::default(),
         }
     }
 
@@ -199,20 +202,6 @@ impl OsFile {
     /// and a process that was forked a moment ago has one until it executes something else.
     pub(crate) fn unlock(&self) {
         self.calls().unlock();
-    }
-
-    pub(super) fn timed<T>(
-        &self,
-        class: OpClass,
-        purpose: Purpose,
-        bytes: impl FnOnce(&T) -> u64,
-        call: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let start = self.stats.now();
-        let out = call();
-        let took = self.stats.now().saturating_sub(start);
-        self.stats.record(class, purpose, out.as_ref().map_or(0, bytes), out.is_ok(), took);
-        out
     }
 
     fn read_sys(&self, buf: &mut [u8], offset: u64) -> Sys<usize> {
@@ -423,9 +412,11 @@ impl OsFile {
     fn write_plain(&self, buf: &[u8], offset: u64, dsync: bool, purpose: Purpose) -> Result<()> {
         let len = buf.len() as u64;
         self.check_write(offset, len, dsync)?;
-        self.timed(
+        let short = if dsync { u64::MAX } else { len };
+        self.timed_transfer(
             OpClass::Write,
             purpose,
+            short,
             |_| len,
             || self.write_sys(buf, offset, dsync).map_err(|e| self.error("write", e).range(offset, len)),
         )
@@ -459,7 +450,7 @@ impl RawFile for OsFile {
     fn read_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Result<usize> {
         let len = buf.len() as u64;
         let call = || self.read_sys(buf, offset).map_err(|e| self.error("read", e).range(offset, len));
-        let timed = || self.timed(OpClass::Read, purpose, |n| *n as u64, call);
+        let timed = || self.timed_transfer(OpClass::Read, purpose, len, |n| *n as u64, call);
         self.traced(c"read", purpose, (offset, len), |n| *n as u64, timed)
     }
 
