@@ -594,6 +594,51 @@ fn a_salvage_finds_what_lies_behind_a_long_gap_in_a_table_without_an_index() {
 }
 
 #[test]
+fn a_salvage_finds_compressed_blocks_behind_a_damaged_first_one_without_a_footer() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (src, dst) = (tmp.path().join("src"), tmp.path().join("dst"));
+    let o = options(Compression::Lz4).with_memtable_bytes(2 << 20);
+    let db = Db::open(&src, o.clone()).unwrap();
+    (0..4000).for_each(|i| db.put(format!("{i:05}"), format!("value {i} ").repeat(5)).unwrap());
+    db.flush().unwrap();
+    db.close().unwrap();
+    let table = files(&src).into_iter().find(|f| name(f).ends_with(".sst")).unwrap();
+    let mut bytes = fs::read(&table).unwrap();
+    let n = bytes.len();
+    bytes[60] ^= 1;
+    bytes[n - 128..].fill(0);
+    fs::write(&table, &bytes).unwrap();
+    let report = salvage(&src, &dst, &SalvageOptions::default()).unwrap();
+    assert!(report.keys > 3000, "{report:?}");
+}
+
+#[test]
+fn a_salvage_does_not_believe_that_an_older_manifest_names_all_tables() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (src, dst) = (tmp.path().join("src"), tmp.path().join("dst"));
+    let manifest =
+        |dir: &Path| files(dir).into_iter().filter(|f| name(f).starts_with("MANIFEST")).max().unwrap();
+    let mut older = None;
+    for half in 0..2 {
+        let db = Db::open(&src, options(Compression::None)).unwrap();
+        let users = db.keyspace("users").unwrap();
+        (0..100).for_each(|i| users.put(format!("{half}{i:05}"), "v").unwrap());
+        db.flush().unwrap();
+        drop((users, db));
+        let now = manifest(&src);
+        older.get_or_insert_with(|| (now.clone(), fs::read(&now).unwrap()));
+    }
+    let (path, bytes) = older.unwrap();
+    let newest = manifest(&src);
+    assert!(path < newest);
+    fs::write(&path, bytes).unwrap();
+    fs::write(&newest, &fs::read(&newest).unwrap()[..20]).unwrap();
+    let report = salvage(&src, &dst, &SalvageOptions::default()).unwrap();
+    assert_eq!((report.keys, report.manifest_whole), (200, false), "{report:?}");
+    assert_eq!(report.keyspaces, ["users"]);
+}
+
+#[test]
 fn a_salvage_does_not_take_another_stores_table_of_the_same_number() {
     let tmp = tempfile::tempdir().unwrap();
     let (src, other, dst) = (tmp.path().join("src"), tmp.path().join("other"), tmp.path().join("dst"));

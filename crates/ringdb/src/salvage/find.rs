@@ -89,7 +89,8 @@ pub(super) fn find(io: &Io, dir: &Path) -> Result<Found> {
     Ok(found)
 }
 
-/// The manifest in force; else the newest that is whole; else what there is of the newest.
+/// The manifest in force; else the newest, if it is whole; else what there is of the newest, or an older one. Of the
+/// tables that came after an older one it says nothing, so it is not taken for the whole truth.
 fn read_manifest(io: &Io, dir: &Path, own: &[FileKind]) -> Result<(ManifestState, bool, String)> {
     let why = match ManifestFile::load(io, dir) {
         Ok(Some(loaded)) => {
@@ -107,7 +108,15 @@ fn read_manifest(io: &Io, dir: &Path, own: &[FileKind]) -> Result<(ManifestState
     for number in numbers {
         let name = FileKind::Manifest(number).name();
         match ManifestFile::load_some(io, dir, number) {
-            Ok((state, None)) => return Ok((state, true, format!("{why}; {name} is whole and taken"))),
+            Ok((state, None)) => match best {
+                None => return Ok((state, true, format!("{why}; {name} is whole and taken"))),
+                Some((newest, words)) if !newest.tables.is_empty() || !newest.keyspaces.is_empty() => {
+                    return Ok((newest, false, words));
+                }
+                Some(_) => {
+                    return Ok((state, false, format!("{why}; {name}, an older one, names keyspaces")));
+                }
+            },
             Ok((state, Some(e))) => {
                 best.get_or_insert_with(|| (state, format!("{why}; of {name} what precedes is taken: {e}")));
             }

@@ -42,6 +42,8 @@ pub(crate) struct Carver {
     /// Bytes of a normal block, once known.
     block_bytes: Option<u32>,
     packed: bool,
+    /// Nobody says that it is not packed, it only does not look so.
+    guessed: bool,
     end: u64,
     at: u64,
     next_number: u32,
@@ -66,6 +68,7 @@ impl Carver {
             file_id,
             block_bytes,
             packed: false,
+            guessed: packed.is_none(),
             end,
             at: 0,
             next_number: 0,
@@ -87,7 +90,15 @@ impl Carver {
 
     /// The next block; its bytes, unpacked, in `out`. `None` when there are no more.
     pub fn next(&mut self, out: &mut Vec<u8>) -> Option<Found> {
-        if self.packed { self.next_packed(out) } else { self.next_plain(out) }
+        if !self.packed {
+            let found = self.next_plain(out);
+            if found.is_some() || !self.guessed || self.next_number > 0 {
+                return found;
+            }
+            // Its first block may have been damaged.
+            (self.packed, self.at) = (true, 0);
+        }
+        self.next_packed(out)
     }
 
     fn found(&mut self, number: u32, len: u64) -> Option<Found> {
