@@ -134,7 +134,7 @@ mutations: ## Break each safety rule of the store, one at a time, and see that t
 .PHONY: shuttle
 shuttle: ## The whole store under Shuttle: thousands of orders of its threads (SHUTTLE_ROUNDS for each test)
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle RINGDB_SHUTTLE_ROUNDS=$(SHUTTLE_ROUNDS) \
-	  $(CARGO) test --locked -p engineswap -p ringdb --test shuttle
+	  $(CARGO) test --locked -p engineswap -p ringdb --test shuttle -- --test-threads=1
 
 .PHONY: soak
 soak: ## Everything randomised, for MINUTES (10); stops at the first failure with its seed (SOAK_ARGS adds options)

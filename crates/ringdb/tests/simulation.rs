@@ -104,8 +104,16 @@ fn check(disk: &Disk, seed: u64, durability: Durability, needed: &BTreeMap<u64, 
     });
 }
 
+/// One simulation at a time: epochs are the process's, so that what one store lets go of may be freed, and its file
+/// unlinked, when a reader of another store moves on.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
 #[test]
 fn one_seed_is_one_run() {
+    let _alone = alone();
     let base = seed("one_seed_is_one_run");
     let mut prints = Vec::new();
     for (i, durability) in
@@ -128,6 +136,7 @@ fn one_seed_is_one_run() {
 
 #[test]
 fn power_cuts_keep_what_was_acknowledged() {
+    let _alone = alone();
     let base = seed("power_cuts_keep_what_was_acknowledged");
     let cuts = env_number("RINGDB_CUTS", 40);
     for (i, durability) in [Durability::Sync, Durability::Process].into_iter().enumerate() {
@@ -162,6 +171,7 @@ fn power_cuts_keep_what_was_acknowledged() {
 
 #[test]
 fn faults_by_a_plan_lose_nothing_acknowledged() {
+    let _alone = alone();
     let base = seed("faults_by_a_plan_lose_nothing_acknowledged");
     for (i, plan) in [
         "on any every 5 EINTR; on read,write every 7 EAGAIN; on read,write every 9 short 512",
@@ -195,6 +205,7 @@ fn faults_by_a_plan_lose_nothing_acknowledged() {
 /// A disk that only claims to sync must be found out by the checks of these tests, or they would check nothing.
 #[test]
 fn lying_syncs_are_found_out() {
+    let _alone = alone();
     let base = seed("lying_syncs_are_found_out");
     for durability in [Durability::Sync, Durability::Process] {
         let disk = Disk::new(base);
@@ -213,6 +224,7 @@ fn lying_syncs_are_found_out() {
 
 #[test]
 fn damage_on_the_medium_is_found() {
+    let _alone = alone();
     let base = seed("damage_on_the_medium_is_found");
     let disk = Disk::new(base);
     life(&disk, base, Durability::Process, 40);
