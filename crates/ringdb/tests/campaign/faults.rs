@@ -254,6 +254,11 @@ fn go(run: &mut Run, life: &Life, kind: Kind) -> Result<bool, String> {
                 // What is left of the first try is in the way.
                 break;
             }
+            if tries > 3 && !db.stats().damaged_tables.is_empty() {
+                // A table that could not be read is left alone, and compactions of its range fail, until the store is
+                // opened again, which comes next.
+                return Ok(false);
+            }
             if tries > 60 {
                 return Err(format!("step {i} ({:?}) fails for good: {e}", run.script.steps[i]));
             }
