@@ -4,11 +4,13 @@ SHELL := /bin/bash
 CARGO ?= cargo
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+BENCHES ?=
 CAMPAIGN_ARGS ?=
 COMPARE_ARGS ?=
 STUDY_ARGS ?=
 SOAK_ARGS ?=
 SHUTTLE_ROUNDS ?= 1000
+MIRI_SEEDS ?= 4
 PREFIX ?= /usr/local
 # The headers of the RocksDB that `make plugin` builds for: the installed one, or a source tree's.
 ROCKSDB_INCLUDE = $(if $(ROCKSDB_DIR),$(ROCKSDB_DIR)/include,/usr/include)
@@ -32,20 +34,41 @@ demo: build ## Build, then index this machine's files and read them back on ever
 	target/release/ringdb demo $(DEMO_ARGS)
 
 .PHONY: deps
-deps: ## Install the Debian packages that the tests use (or name them)
+deps: ## Install the Debian packages that the tests use (as root; otherwise name them)
 	@tools/install-packages
 
-.PHONY: test
-test: deps ## Install what is missing, then run the whole test suite
+.PHONY: check
+check: ## The whole test suite with what is installed; what needs more says that it is skipped. No root needed
 	$(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) mutations
 
+.PHONY: test
+test: deps check ## `make deps`, then `make check`
+
 .PHONY: lint
-lint: ## Formatting, clippy with warnings as errors, documentation, the repository's own rules
+lint: ## Formatting, clippy with warnings as errors, C and shell, documentation, the repository's own rules
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
+	$(CARGO) fmt --check --manifest-path rocksdb-plugin/rust/Cargo.toml
+	tools/lint-c-and-shell
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target -- -D warnings
+	$(CARGO) clippy -p ringdb-cli -p engineswap-c --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) test -p tidy --locked --quiet
+
+.PHONY: lint-plugin-rust
+lint-plugin-rust: ## clippy over rocksdb-plugin/rust, with the headers that its crates bring (needs libclang; RocksDB is not compiled)
+	cd rocksdb-plugin/rust && ROCKSDB_LIB_DIR=/usr/lib CARGO_TARGET_DIR="$(CURDIR)/target/rocksdb-rust" \
+	  $(CARGO) clippy --all-targets -- -D warnings
+
+.PHONY: msrv
+msrv: ## Build with the oldest Rust that is supported; installed by rustup, or skipped with the reason
+	tools/msrv
+
+.PHONY: deny
+deny: ## Licences, advisories and sources of the dependencies (cargo install cargo-deny; advisories need the network)
+	$(CARGO) deny --locked check
 
 .PHONY: capi
 capi: ## Build engineswap's C interface (libraries, header, pkg-config file) into target/capi
@@ -119,6 +142,11 @@ bench: build ## Run the standard workloads on a store of moderate size (BENCH_AR
 	target/release/ringdb bench --num 1000000 \
 	  --workloads fillseq,fillrandom,readrandom,multireadrandom,seekrandom,readseq,readwhilewriting,fillsync $(BENCH_ARGS)
 
+.PHONY: benches
+benches: ## The nanoseconds that docs/decisions quotes (BENCHES chooses by a part of a name)
+	$(CARGO) bench --locked -p latchfree --bench epoch -- $(BENCHES)
+	$(CARGO) bench --locked -p ringdb --bench decisions -- $(BENCHES)
+
 .PHONY: kill-rounds
 kill-rounds: ## Kill a writing process 500 times on each engine and check what survives
 	RINGDB_KILL_ROUNDS=500 $(CARGO) test --release --locked -p ringdb --test kill -- --nocapture
@@ -134,7 +162,11 @@ mutations: ## Break each safety rule of the store, one at a time, and see that t
 .PHONY: shuttle
 shuttle: ## The whole store under Shuttle: thousands of orders of its threads (SHUTTLE_ROUNDS for each test)
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle RINGDB_SHUTTLE_ROUNDS=$(SHUTTLE_ROUNDS) \
-	  $(CARGO) test --locked -p engineswap -p ringdb --test shuttle -- --test-threads=1
+	  $(CARGO) test --locked -p latchfree -p ringdb --test shuttle -- --test-threads=1
+
+.PHONY: miri
+miri: ## Epochs, slots, arenas and the memtable under Miri, MIRI_SEEDS (4) orders of threads (nightly; installs Miri)
+	tools/miri $(MIRI_SEEDS)
 
 .PHONY: soak
 soak: ## Everything randomised, for MINUTES (10); stops at the first failure with its seed (SOAK_ARGS adds options)
@@ -148,6 +180,11 @@ real-crashes: ## Power cuts, full disks and limits on loop-mounted ext4, xfs and
 freeze-format: ## Make testdata/formats/v1 anew: only while format version 1 has not been released
 	rm -rf testdata/formats/v1
 	$(CARGO) run --locked -p ringdb --example freeze_format testdata/formats/v1
+
+.PHONY: budget
+budget: ## Every workload in a memory cgroup of the budget and 64 MiB: 256 MiB, 5 million keys (needs root)
+	RINGDB_BUDGET_MIB=256 RINGDB_BUDGET_KEYS=5000000 $(CARGO) test --release --locked -p ringdb --test budget every_workload \
+	  -- --nocapture
 
 .PHONY: stress
 stress: ## Random operations on all I/O engines at once for 60 seconds, against a model

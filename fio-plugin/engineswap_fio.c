@@ -6,9 +6,14 @@
  *
  * Each job opens the engine that its options name, after fio has forked, and has one queue of `iodepth`. With an iodepth
  * of 1 there is nothing to overlap, and operations are plain calls, as the library does them for everybody; the option
- * `queue_always` sends them through the queue. fio's buffers are lent to the queue until their completion.
+ * `queue_always`, or naming an option that is for queues, sends them through the queue. fio's buffers are lent to the
+ * queue until their completion; with `fixed_buffers` or `clone_buffers` they are registered with it.
+ *
+ * What a job asks for is done or refused: sync=dsync makes every write durable at its completion (RWF_DSYNC), sync=sync
+ * and atomic=1 are errors, as are options of the engine that could do nothing here.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,15 +77,15 @@ static struct fio_option options[] = {
 		.category = FIO_OPT_C_ENGINE,
 		.group = FIO_OPT_G_INVALID,
 	},
-#define OPTION(option, text)                                       \
-	{                                                          \
-		.name = #option,                                   \
-		.lname = #option,                                  \
-		.type = FIO_OPT_STR_STORE,                         \
-		.off1 = offsetof(struct options_of_job, option),   \
-		.help = text,                                      \
-		.category = FIO_OPT_C_ENGINE,                      \
-		.group = FIO_OPT_G_INVALID,                        \
+#define OPTION(option, text)                                     \
+	{                                                        \
+		.name = #option,                                 \
+		.lname = #option,                                \
+		.type = FIO_OPT_STR_STORE,                       \
+		.off1 = offsetof(struct options_of_job, option), \
+		.help = text,                                    \
+		.category = FIO_OPT_C_ENGINE,                    \
+		.group = FIO_OPT_G_INVALID,                      \
 	},
 #include "options.h"
 #undef OPTION
@@ -92,6 +97,7 @@ static struct fio_option options[] = {
 struct job {
 	engineswap_engine *engine;
 	engineswap_queue *queue; /* NULL where operations are plain calls */
+	engineswap_registration *registered; /* fio's buffers */
 	engineswap_completion *done;
 	struct io_u **queued; /* pushed since the last commit */
 	unsigned int nr_queued, depth;
@@ -123,6 +129,54 @@ static const char *uri_of(const struct options_of_job *o, char *out, size_t size
 	return n < size ? out : NULL;
 }
 
+static int refuse(struct thread_data *td, const char *why)
+{
+	log_err("engineswap: %s\n", why);
+	td_verror(td, EINVAL, "init");
+	return 1;
+}
+
+/* Whether an engine's URI has an option and does not turn it off. */
+static int has_option(const char *uri, const char *name)
+{
+	const char *at = uri;
+	size_t n = strlen(name);
+
+	while ((at = strpbrk(at, "?&"))) {
+		at++;
+		if (!strncmp(at, name, n) && (at[n] == '\0' || at[n] == '&' || (at[n] == '=' && strncmp(at + n, "=off", 4))))
+			return 1;
+	}
+	return 0;
+}
+
+/* Whether an option is named that does nothing to plain calls. With one operation in flight the most of anything (depth,
+ * threads) is kept in any case. */
+static int for_queues(const char *uri)
+{
+	const char *at = uri;
+
+	if (!strcmp(uri, "auto") && getenv("ENGINESWAP"))
+		at = getenv("ENGINESWAP");
+	while ((at = strpbrk(at, "?&"))) {
+		at++;
+		if (*at && *at != '&' && strncmp(at, "depth=", 6) && strncmp(at, "threads=", 8))
+			return 1;
+	}
+	return 0;
+}
+
+/* What of the job cannot be done, or NULL. */
+static const char *undoable(const struct thread_data *td)
+{
+	if ((td->o.sync_io & O_SYNC) == O_SYNC)
+		return "sync=sync is not to be had: writes are made durable one by one as O_DSYNC does it; use sync=dsync, "
+		       "or fsync=1";
+	if (td->o.oatomic)
+		return "atomic=1 is not to be had: engineswap opens no files with O_ATOMIC";
+	return NULL;
+}
+
 static int engineswap_fio_init(struct thread_data *td)
 {
 	const struct options_of_job *o = td->eo;
@@ -151,10 +205,18 @@ static int engineswap_fio_init(struct thread_data *td)
 		td_verror(td, EINVAL, "init");
 		return 1;
 	}
-	if (engineswap_open(uri, &job->engine, &err) != ENGINESWAP_OK)
+	if (undoable(td))
+		return refuse(td, undoable(td));
+	/* fio has one piece of memory for all operations of a job, which can be registered. */
+	if (engineswap_open_for(uri, ENGINESWAP_USES_BUFFERS, &job->engine, &err) != ENGINESWAP_OK)
 		return failed(td, "init", &err);
+	if (!strcmp(engineswap_engine_name(job->engine), "sim"))
+		return refuse(td, "the engine 'sim' is a disk in memory, which has no files of fio's; "
+				  "valid: auto, posix, libaio, io_uring");
+	if (has_option(engineswap_engine_uri(job->engine), "iopoll") && !td->o.odirect)
+		return refuse(td, "iopoll polls for direct transfers, and this job has none: add direct=1");
 	job->depth = td->o.iodepth;
-	if (td->o.iodepth == 1 && !o->queue_always)
+	if (td->o.iodepth == 1 && !o->queue_always && !for_queues(uri))
 		return 0;
 	if (engineswap_queue_open(job->engine, job->depth, 0, &job->queue, &err) != ENGINESWAP_OK)
 		return failed(td, "queue", &err);
@@ -167,6 +229,36 @@ static int engineswap_fio_init(struct thread_data *td)
 	return 0;
 }
 
+/* Registers fio's buffers if that was asked for. They are there by now. */
+static int engineswap_fio_post_init(struct thread_data *td)
+{
+	struct job *job = td->io_ops_data;
+	const char *uri = engineswap_engine_uri(job->engine), *why;
+	engineswap_error err;
+
+	if (!has_option(uri, "fixed_buffers") && !has_option(uri, "clone_buffers"))
+		return 0;
+	if (td->o.read_iolog_file)
+		return refuse(td, "fixed_buffers and clone_buffers exclude read_iolog: for a log fio may replace its buffers");
+	if (engineswap_register_buffer(job->engine, td->orig_buffer, td->orig_buffer_size, &job->registered, &err) !=
+	    ENGINESWAP_OK)
+		return failed(td, "fixed_buffers", &err);
+	why = engineswap_registration_refusal(job->registered);
+	return why ? refuse(td, why) : 0;
+}
+
+/* fio is about to free its buffers. */
+static void engineswap_fio_io_u_free(struct thread_data *td, struct io_u *io_u)
+{
+	struct job *job = td->io_ops_data;
+
+	(void)io_u;
+	if (job && job->registered) {
+		engineswap_unregister(job->registered);
+		job->registered = NULL;
+	}
+}
+
 static void engineswap_fio_cleanup(struct thread_data *td)
 {
 	struct job *job = td->io_ops_data;
@@ -177,6 +269,7 @@ static void engineswap_fio_cleanup(struct thread_data *td)
 	/* fio has taken every completion unless the job failed, and then it has said so. */
 	if (job->queue && engineswap_queue_close(job->queue, &err) < 0)
 		log_err("engineswap: close: %s\n", err.message);
+	engineswap_unregister(job->registered);
 	engineswap_close(job->engine);
 	free(job->done);
 	free(job->queued);
@@ -215,7 +308,7 @@ static int engineswap_fio_close(struct thread_data *td, struct fio_file *f)
 	return generic_close_file(td, f);
 }
 
-static int operation_of(const struct io_u *io_u, engineswap_op *op)
+static int operation_of(const struct thread_data *td, const struct io_u *io_u, engineswap_op *op)
 {
 	memset(op, 0, sizeof(*op));
 	op->file = FILE_ENG_DATA(io_u->file);
@@ -227,6 +320,8 @@ static int operation_of(const struct io_u *io_u, engineswap_op *op)
 		op->buffer = io_u->xfer_buf;
 		op->offset = io_u->offset;
 		op->len = io_u->xfer_buflen;
+		if (io_u->ddir == DDIR_WRITE && td->o.sync_io)
+			op->flags = ENGINESWAP_OP_DSYNC;
 		return 0;
 	case DDIR_SYNC:
 		op->kind = ENGINESWAP_OP_SYNC_ALL;
@@ -267,6 +362,8 @@ static enum fio_q_status alone(struct thread_data *td, struct io_u *io_u, const 
 		fio_gettime(&io_u->issue_time, NULL);
 	if (op->kind == ENGINESWAP_OP_READ)
 		done.result = engineswap_file_read(op->file, op->buffer, op->len, op->offset, op->purpose, &n, &err);
+	else if (op->kind == ENGINESWAP_OP_WRITE && (op->flags & ENGINESWAP_OP_DSYNC))
+		done.result = engineswap_file_write_dsync(op->file, op->buffer, op->len, op->offset, op->purpose, &err);
 	else if (op->kind == ENGINESWAP_OP_WRITE)
 		done.result = engineswap_file_write(op->file, op->buffer, op->len, op->offset, op->purpose, &err);
 	else
@@ -298,7 +395,7 @@ static enum fio_q_status engineswap_fio_queue(struct thread_data *td, struct io_
 		do_io_u_trim(td, io_u);
 		return FIO_Q_COMPLETED;
 	}
-	if (operation_of(io_u, &op)) {
+	if (operation_of(td, io_u, &op)) {
 		io_u->error = EOPNOTSUPP;
 		return FIO_Q_COMPLETED;
 	}
@@ -342,8 +439,7 @@ static int engineswap_fio_commit(struct thread_data *td)
 	return 0;
 }
 
-static int engineswap_fio_getevents(struct thread_data *td, unsigned int min, unsigned int max,
-				    const struct timespec *t)
+static int engineswap_fio_getevents(struct thread_data *td, unsigned int min, unsigned int max, const struct timespec *t)
 {
 	struct job *job = td->io_ops_data;
 	engineswap_error err;
@@ -376,6 +472,8 @@ struct ioengine_ops ioengine = {
 	.version = FIO_IOOPS_VERSION,
 	.flags = FIO_ASYNCIO_SYNC_TRIM | FIO_ASYNCIO_SETS_ISSUE_TIME,
 	.init = engineswap_fio_init,
+	.post_init = engineswap_fio_post_init,
+	.io_u_free = engineswap_fio_io_u_free,
 	.cleanup = engineswap_fio_cleanup,
 	.open_file = engineswap_fio_open,
 	.close_file = engineswap_fio_close,

@@ -1,4 +1,6 @@
 /* The options of engineswap's engines by the names that they have in URIs; a test compares them with the library. */
+/* An option a line, as the tests read them. */
+/* clang-format off */
 OPTION(threads, "posix: the most threads of the pool")
 OPTION(nowait, "posix: cached reads are done at submission (on, off)")
 OPTION(depth, "libaio, io_uring: operations in flight at most, in each queue")
@@ -13,11 +15,11 @@ OPTION(sqpoll_cpu, "io_uring: the CPU of that thread")
 OPTION(sqpoll_share, "io_uring: one such thread for all rings (on, off)")
 OPTION(iopoll, "io_uring: poll for completions (on, off)")
 OPTION(hybrid_iopoll, "io_uring: sleep before polling (on, off)")
-OPTION(force_async, "io_uring: every request goes to a kernel worker (on, off)")
-OPTION(fixed_buffers, "io_uring: buffers are registered with the ring (on, off)")
-OPTION(clone_buffers, "io_uring: later rings clone the first one's registered buffers (on, off)")
-OPTION(fixed_files, "io_uring: files are registered with the ring (on, off)")
-OPTION(provided_buffers, "io_uring: the kernel chooses the buffers of pools (on, off); fio has no pools")
+OPTION(force_async, "io_uring: every request of a queue goes to a kernel worker (on, off)")
+OPTION(fixed_buffers, "io_uring: the program's registered memory is registered with the rings (on, off); fio's buffers are if this is named")
+OPTION(clone_buffers, "io_uring: rings clone the registered memory from one ring (on, off); registers fio's buffers")
+OPTION(fixed_files, "io_uring: files are registered with the rings (on, off)")
+OPTION(provided_buffers, "io_uring: the kernel chooses the buffers of pools (on, off); refused when on, as fio has no pools")
 OPTION(registered_ring, "io_uring: IORING_REGISTER_RING_FDS (on, off)")
 OPTION(bounded_workers, "io_uring: the most kernel workers for files")
 OPTION(unbounded_workers, "io_uring: the most kernel workers for all else")

@@ -6,7 +6,7 @@
 #     make -C ROCKSDB ROCKSDB_PLUGINS=engineswap db_bench  # a copy: ENGINESWAP_PREFIX=where `make install` put it
 # RocksDB's CMakeLists.txt reads the lines below too; each must stay one line. preload.cc is not among them: a build
 # that has the plugin registers it by the function that is named here.
-engineswap_SOURCES = src/async.cc src/behind.cc src/c_api.cc src/directory.cc src/engine.cc src/file_system.cc src/queue.cc src/random_access.cc src/random_rw.cc src/register.cc src/sequential.cc src/status.cc src/uri.cc src/writable.cc
+engineswap_SOURCES = src/async.cc src/behind.cc src/c_api.cc src/directory.cc src/engine.cc src/file_system.cc src/queue.cc src/random_access.cc src/random_rw.cc src/register.cc src/sequential.cc src/status.cc src/uri.cc src/version.cc src/writable.cc
 engineswap_HEADERS = include/engineswap_rocksdb.h
 engineswap_FUNC = register_engineswap
 

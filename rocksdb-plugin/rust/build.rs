@@ -8,12 +8,13 @@ fn main() {
     }
     let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("set by Cargo"));
     let plugin = root.parent().expect("rocksdb-plugin");
-    let engineswap = plugin.parent().expect("the repository").join("crates/engineswap/include");
+    let engineswap = plugin.parent().expect("the repository").join("crates/engineswap-c/include");
     // As librocksdb-sys does it: a library that is there has its headers there, else its own copy.
     let rocksdb = match std::env::var_os("ROCKSDB_INCLUDE_DIR") {
         Some(dir) => PathBuf::from(dir),
         None => {
-            let sys = std::env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").expect("librocksdb-sys says where it is");
+            let sys =
+                std::env::var_os("DEP_ROCKSDB_CARGO_MANIFEST_DIR").expect("librocksdb-sys says where it is");
             PathBuf::from(sys).join("rocksdb/include")
         }
     };

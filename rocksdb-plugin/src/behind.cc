@@ -94,8 +94,8 @@ void WriteBehind::Finish(Slot *slot) {
         s = rdb::IOStatus::IOError("the file was being written at fork()", file_.path());
     } else {
         const engineswap_completion done = slot->queue->Take(reinterpret_cast<uintptr_t>(slot));
-        s = StatusOf(done, "write " + std::to_string(slot->len) + " bytes at offset " +
-                               std::to_string(slot->offset) + " of " + file_.path());
+        s = StatusOf(done, "write " + std::to_string(slot->len) + " bytes at offset " + std::to_string(slot->offset) +
+                               " of " + file_.path());
         if (done.flags & ENGINESWAP_BUFFER_HELD) {
             // Left to the kernel for good.
             slot->buffer = nullptr;

@@ -38,6 +38,18 @@ char *AppendVarint(char *out, uint64_t v) {
     return out;
 }
 
+// engineswap itself has an engine more, which is nothing for RocksDB.
+rdb::IOStatus CheckName(const std::string &name) {
+    static const char *const kValid = "valid: auto, posix, libaio, io_uring";
+    if (name.empty() || name == "auto" || name == "posix" || name == "libaio" || name == "io_uring")
+        return rdb::IOStatus::OK();
+    // The names of files are RocksDB's own, on the real file system: an engine must have its files there too.
+    if (name == "sim")
+        return rdb::IOStatus::InvalidArgument(std::string("the engine 'sim' has no files that RocksDB could find; ") +
+                                              kValid);
+    return rdb::IOStatus::InvalidArgument("unknown engine '" + name + "'; " + kValid);
+}
+
 } // namespace
 
 Engine::Engine(engineswap_engine *handle) : handle_(handle), generation_(Generation()), queues_(handle) {}
@@ -45,17 +57,22 @@ Engine::Engine(engineswap_engine *handle) : handle_(handle), generation_(Generat
 rdb::IOStatus Engine::Open(const std::string &uri, std::shared_ptr<Engine> *out) {
     engineswap_engine *handle = nullptr;
     engineswap_error err;
-    if (engineswap_open(uri.c_str(), &handle, &err) != ENGINESWAP_OK)
+    rdb::IOStatus s = CheckName(uri.substr(0, uri.find('?')));
+    if (!s.ok())
+        return s;
+    // Nothing here registers memory: RocksDB brings its own buffers, others each time.
+    if (engineswap_open_for(uri.c_str(), 0, &handle, &err) != ENGINESWAP_OK)
         return StatusOfEngine(err);
     out->reset(new Engine(handle));
-    // The names of files are RocksDB's own, on the real file system: an engine must have its files there too.
-    const std::string name = engineswap_engine_name(handle);
-    if (name != "posix" && name != "libaio" && name != "io_uring") {
+    // The variable ENGINESWAP may have named it.
+    s = CheckName(engineswap_engine_name(handle));
+    if (!s.ok())
         out->reset();
-        return rdb::IOStatus::InvalidArgument("the engine '" + name +
-                                              "' has no files that RocksDB could find; valid: posix, libaio, io_uring");
-    }
-    return rdb::IOStatus::OK();
+    return s;
+}
+
+bool Engine::Polls() const {
+    return std::string(engineswap_engine_uri(handle_)).find("&iopoll") != std::string::npos;
 }
 
 bool Engine::IsOurs() const {

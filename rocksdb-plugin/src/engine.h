@@ -40,6 +40,8 @@ class Engine {
     engineswap_engine *handle() const { return handle_; }
     // False in a child of the process that opened it.
     bool IsOurs() const;
+    // Whether it polls for completions (iopoll).
+    bool Polls() const;
     // For what goes on after a call has returned.
     Queues *queues() { return &queues_; }
 

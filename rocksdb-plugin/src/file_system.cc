@@ -94,6 +94,9 @@ rdb::IOStatus FileSystem::OpenEngines(const Uri &uri, Engines *out) {
                                                   s.getState());
         if (!s.ok())
             return s;
+        if (role == kWal && (*out)[role]->Polls())
+            return rdb::IOStatus::InvalidArgument("wal", "'iopoll' polls for direct transfers, and RocksDB writes its "
+                                                         "logs through the page cache; leave it out");
     }
     return rdb::IOStatus::OK();
 }
@@ -115,7 +118,31 @@ rdb::IOStatus FileSystem::OpenFile(const std::string &name, bool to_write, const
                                    uint32_t flags, std::unique_ptr<File> *out) {
     std::shared_ptr<Engine> engine;
     rdb::IOStatus s = EngineOf(Kind(name).RoleOf(to_write), &engine);
-    return s.ok() ? File::Open(engine, name, flags, !options.set_fd_cloexec, out) : s;
+    if (!s.ok())
+        return s;
+    if (!engine->Polls())
+        return File::Open(engine, name, flags, !options.set_fd_cloexec, out);
+    const bool direct = (flags & ENGINESWAP_DIRECT_REQUIRE) != 0;
+    // The option would do nothing for files that it was surely asked for.
+    if (!direct && Kind(name).is_table && (!to_write || !uri_.engines[kCompaction].empty()))
+        return rdb::IOStatus::InvalidArgument(
+            "iopoll: polls for direct transfers, and " + name + " is " +
+            (to_write ? "written through the page cache: set use_direct_io_for_flush_and_compaction"
+                      : "read through the page cache: set use_direct_reads") +
+            ", or leave iopoll out");
+    // When a direct read is refused RocksDB tries a buffered one, and if that works it says "Direct I/O is not
+    // supported" and nothing of the cause. So what was said of iopoll once holds for all files read from then on.
+    if (!to_write) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!not_polled_.ok())
+            return not_polled_;
+    }
+    s = File::Open(engine, name, flags, !options.set_fd_cloexec, out);
+    if (!s.ok() && direct && s.ToString().find("iopoll: ") != std::string::npos) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        not_polled_ = s;
+    }
+    return s;
 }
 
 rdb::IOStatus FileSystem::NewSequentialFile(const std::string &name, const rdb::FileOptions &options,
@@ -123,16 +150,14 @@ rdb::IOStatus FileSystem::NewSequentialFile(const std::string &name, const rdb::
     out->reset();
     const bool direct = options.use_direct_reads && !options.use_mmap_reads;
     std::unique_ptr<File> file;
-    rdb::IOStatus s =
-        OpenFile(name, false, options, ENGINESWAP_READ | (direct ? ENGINESWAP_DIRECT_REQUIRE : 0), &file);
+    rdb::IOStatus s = OpenFile(name, false, options, ENGINESWAP_READ | (direct ? ENGINESWAP_DIRECT_REQUIRE : 0), &file);
     if (s.ok())
         *out = MakeSequentialFile(std::move(file), Kind(name).PurposeOf(false));
     return s;
 }
 
 rdb::IOStatus FileSystem::NewRandomAccessFile(const std::string &name, const rdb::FileOptions &options,
-                                              std::unique_ptr<rdb::FSRandomAccessFile> *out,
-                                              rdb::IODebugContext *dbg) {
+                                              std::unique_ptr<rdb::FSRandomAccessFile> *out, rdb::IODebugContext *dbg) {
     out->reset();
     if (options.use_mmap_reads)
         return target_->NewRandomAccessFile(name, options, out, dbg);
@@ -151,8 +176,8 @@ rdb::IOStatus FileSystem::NewWritableFile(const std::string &name, const rdb::Fi
         return target_->NewWritableFile(name, options, out, dbg);
     std::unique_ptr<File> file;
     const uint32_t direct = options.use_direct_writes ? ENGINESWAP_DIRECT_REQUIRE : 0;
-    rdb::IOStatus s = OpenFile(name, true, options,
-                               ENGINESWAP_WRITE | ENGINESWAP_CREATE | ENGINESWAP_TRUNCATE | direct, &file);
+    rdb::IOStatus s =
+        OpenFile(name, true, options, ENGINESWAP_WRITE | ENGINESWAP_CREATE | ENGINESWAP_TRUNCATE | direct, &file);
     if (s.ok())
         *out = MakeWritableFile(std::move(file), options, 0, Kind(name).is_sst, Kind(name).PurposeOf(true));
     return s;
@@ -178,8 +203,8 @@ rdb::IOStatus FileSystem::ReopenWritableFile(const std::string &name, const rdb:
 
 // A log is used again: its old bytes stay until they are written over, which costs no new blocks.
 rdb::IOStatus FileSystem::ReuseWritableFile(const std::string &name, const std::string &old_name,
-                                            const rdb::FileOptions &options,
-                                            std::unique_ptr<rdb::FSWritableFile> *out, rdb::IODebugContext *dbg) {
+                                            const rdb::FileOptions &options, std::unique_ptr<rdb::FSWritableFile> *out,
+                                            rdb::IODebugContext *dbg) {
     out->reset();
     if (options.use_mmap_writes)
         return target_->ReuseWritableFile(name, old_name, options, out, dbg);

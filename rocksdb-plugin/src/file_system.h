@@ -30,8 +30,7 @@ class FileSystem : public rdb::FileSystemWrapper {
     rdb::IOStatus NewSequentialFile(const std::string &name, const rdb::FileOptions &options,
                                     std::unique_ptr<rdb::FSSequentialFile> *out, rdb::IODebugContext *dbg) override;
     rdb::IOStatus NewRandomAccessFile(const std::string &name, const rdb::FileOptions &options,
-                                      std::unique_ptr<rdb::FSRandomAccessFile> *out,
-                                      rdb::IODebugContext *dbg) override;
+                                      std::unique_ptr<rdb::FSRandomAccessFile> *out, rdb::IODebugContext *dbg) override;
     rdb::IOStatus NewWritableFile(const std::string &name, const rdb::FileOptions &options,
                                   std::unique_ptr<rdb::FSWritableFile> *out, rdb::IODebugContext *dbg) override;
     rdb::IOStatus ReopenWritableFile(const std::string &name, const rdb::FileOptions &options,
@@ -43,7 +42,6 @@ class FileSystem : public rdb::FileSystemWrapper {
                                   std::unique_ptr<rdb::FSRandomRWFile> *out, rdb::IODebugContext *dbg) override;
     rdb::IOStatus NewDirectory(const std::string &name, const rdb::IOOptions &options,
                                std::unique_ptr<rdb::FSDirectory> *out, rdb::IODebugContext *dbg) override;
-
 
     rdb::IOStatus Poll(std::vector<void *> &handles, size_t min_completions) override;
     rdb::IOStatus AbortIO(std::vector<void *> &handles) override;
@@ -65,7 +63,8 @@ class FileSystem : public rdb::FileSystemWrapper {
     const Uri uri_;
     const std::string id_;
     std::mutex mutex_;
-    Engines engines_; // under mutex_
+    Engines engines_;          // under mutex_
+    rdb::IOStatus not_polled_; // under mutex_: why a device cannot be polled, once that is known
 };
 
 } // namespace engineswap

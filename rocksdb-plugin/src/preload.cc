@@ -7,7 +7,6 @@
 // makes them weak), and this does nothing. Another version of RocksDB has other virtual tables; there it says so once
 // and does nothing, so that the program runs as if it had not been loaded.
 
-#include <cstdio>
 #include <string>
 
 #include "register.h"
@@ -23,15 +22,9 @@ __attribute__((constructor)) void OnLoad() {
     // Where this one is, all are.
     if (&engineswap::rdb::GetRocksVersionAsString == nullptr)
         return;
-    const std::string found = engineswap::rdb::GetRocksVersionAsString(false);
-    const std::string built = std::to_string(ROCKSDB_MAJOR) + "." + std::to_string(ROCKSDB_MINOR);
-    if (found != built) {
-        fprintf(stderr,
-                "engineswap: built for RocksDB %s, but this program has RocksDB %s: engineswap:// is not available "
-                "(build the plugin against its headers: make plugin ROCKSDB_DIR=...)\n",
-                built.c_str(), found.c_str());
+    // Before anything else of RocksDB's, its registry included.
+    if (engineswap::SaysWrongVersion())
         return;
-    }
     register_engineswap(*engineswap::rdb::ObjectLibrary::Default(), "");
 }
 

@@ -104,10 +104,18 @@ class RandomAccessFile : public rdb::FSRandomAccessFile {
 #pragma clang diagnostic pop
 #endif
 
-    size_t GetUniqueId(char *id, size_t max_size) const override { return file_->UniqueId(id, max_size); }
-    bool use_direct_io() const override { return file_->is_direct(); }
-    size_t GetRequiredBufferAlignment() const override { return file_->alignment(); }
-    rdb::IOStatus InvalidateCache(size_t offset, size_t length) override { return file_->DropCache(offset, length); }
+    size_t GetUniqueId(char *id, size_t max_size) const override {
+        return file_->UniqueId(id, max_size);
+    }
+    bool use_direct_io() const override {
+        return file_->is_direct();
+    }
+    size_t GetRequiredBufferAlignment() const override {
+        return file_->alignment();
+    }
+    rdb::IOStatus InvalidateCache(size_t offset, size_t length) override {
+        return file_->DropCache(offset, length);
+    }
 
   private:
     void Finish(const engineswap_completion &done, rdb::FSReadRequest *req) const {

@@ -44,6 +44,8 @@ rdb::Env *Shared(const std::string &uri, std::string *message) {
 
 extern "C" int register_engineswap(ROCKSDB_NAMESPACE::ObjectLibrary &library, const std::string & /*arg*/) {
     namespace rdb = engineswap::rdb;
+    if (engineswap::SaysWrongVersion())
+        return 0;
     const auto pattern = rdb::ObjectLibrary::PatternEntry(engineswap::Uri::kScheme).AddSeparator("://", false);
     library.AddFactory<rdb::FileSystem>(
         pattern, [](const std::string &uri, std::unique_ptr<rdb::FileSystem> *guard, std::string *message) {

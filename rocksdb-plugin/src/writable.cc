@@ -125,11 +125,10 @@ class WritableFile : public rdb::FSWritableFile {
         if (!CanStartWriteBack())
             return rdb::FSWritableFile::RangeSync(offset, nbytes, options, dbg);
         engineswap_error err;
-        const int32_t code =
-            strict_bytes_per_sync_
-                ? engineswap_file_start_write_back(file_->handle(), 0, offset + nbytes, ENGINESWAP_WAIT_BEFORE,
-                                                   purpose_, &err)
-                : engineswap_file_start_write_back(file_->handle(), offset, nbytes, 0, purpose_, &err);
+        const int32_t code = strict_bytes_per_sync_
+                                 ? engineswap_file_start_write_back(file_->handle(), 0, offset + nbytes,
+                                                                    ENGINESWAP_WAIT_BEFORE, purpose_, &err)
+                                 : engineswap_file_start_write_back(file_->handle(), offset, nbytes, 0, purpose_, &err);
         return code == ENGINESWAP_OK ? s : StatusOf(err);
     }
 

@@ -11,14 +11,12 @@
 
 enum { PAGE = 4096, DEPTH = 32 };
 
-static void die(const char *what, const engineswap_error *err)
-{
+static void die(const char *what, const engineswap_error *err) {
     fprintf(stderr, "%s: %s (%s)\n", what, err->message, engineswap_code_name(err->code));
     exit(1);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     engineswap_error err;
     engineswap_engine *engine;
     engineswap_file *file;
@@ -82,9 +80,9 @@ int main(int argc, char **argv)
         die("close queue", &err);
     if (engineswap_get_stats(engine, -1, &stats, sizeof stats, &err))
         die("statistics", &err);
-    printf("%s: %llu reads in %.3f s, %llu submitting calls, p50 %.1f us, p99 %.1f us\n",
-           engineswap_engine_uri(engine), (unsigned long long)stats.read.ops, stats.elapsed_ns / 1e9,
-           (unsigned long long)stats.submit_calls, stats.read.p50_ns / 1e3, stats.read.p99_ns / 1e3);
+    printf("%s: %llu reads in %.3f s, %llu submitting calls, p50 %.1f us, p99 %.1f us\n", engineswap_engine_uri(engine),
+           (unsigned long long)stats.read.ops, stats.elapsed_ns / 1e9, (unsigned long long)stats.submit_calls,
+           stats.read.p50_ns / 1e3, stats.read.p99_ns / 1e3);
     engineswap_buffer_free(memory);
     engineswap_file_close(file);
     engineswap_close(engine);

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char};
 
-use engineswap::Io;
+use engineswap::{Io, Uses};
 
 use crate::args;
 use crate::result::{Fail, OK, engineswap_error, guard};
@@ -15,6 +15,9 @@ pub struct engineswap_engine {
     reasons: CString,
 }
 
+/// `ENGINESWAP_USES_BUFFERS`.
+const USES_BUFFERS: u32 = 1;
+
 /// Opens an engine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engineswap_open(
@@ -22,15 +25,32 @@ pub unsafe extern "C" fn engineswap_open(
     out: *mut *mut engineswap_engine,
     err: *mut engineswap_error,
 ) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { engineswap_open_for(uri, USES_BUFFERS, out, err) }
+}
+
+/// Opens an engine for a program that does no more with it than `uses` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engineswap_open_for(
+    uri: *const c_char,
+    uses: u32,
+    out: *mut *mut engineswap_engine,
+    err: *mut engineswap_error,
+) -> i32 {
     guard(err, || {
         let out = args::out(out)?;
+        if uses & !USES_BUFFERS != 0 {
+            return Err(Fail::invalid(format!("unknown uses {uses:#x}; valid: ENGINESWAP_USES_BUFFERS")));
+        }
+        // No C program has pools.
+        let uses = Uses { registered_buffers: uses & USES_BUFFERS != 0, pools: false };
         let uri = if uri.is_null() {
             ""
         } else {
             // SAFETY: not NULL, and NUL-terminated by the header's contract.
             unsafe { CStr::from_ptr(uri) }.to_str().map_err(|_| Fail::invalid("the URI is not UTF-8"))?
         };
-        let io = Io::from_uri(uri)?;
+        let io = Io::from_uri_for(uri, uses)?;
         let info = io.info();
         let engine = Box::new(engineswap_engine {
             io,

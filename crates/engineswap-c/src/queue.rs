@@ -207,7 +207,7 @@ pub struct engineswap_queue {
 
 enum Kind {
     Own { thread: u64, own: UnsafeCell<Own> },
-    Shared(SharedQueue),
+    Shared(Box<SharedQueue>),
 }
 
 /// A queue of one thread.
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn engineswap_queue_open(
             )));
         }
         let kind = match flags & SHARED != 0 {
-            true => Kind::Shared(engine.io.shared_queue(depth)?),
+            true => Kind::Shared(Box::new(engine.io.shared_queue(depth)?)),
             false => {
                 let own = UnsafeCell::new(Own { queue: engine.io.queue(depth)?, broken: None });
                 Kind::Own { thread: thread(), own }

@@ -1,6 +1,6 @@
 //! The memory of an operation: one buffer, or the pieces of a vectored transfer.
 
-use crate::mem::{AlignedBuf, ForeignBuf, FreeFrame, PoolBuf, ReadPool};
+use crate::mem::{AlignedBuf, ArenaBuf, ForeignBuf, PoolBuf, ReadPool};
 
 /// The buffer that an operation owns until its completion.
 #[derive(Debug, Default)]
@@ -10,10 +10,8 @@ pub enum Buf {
     None,
     /// An aligned buffer of its own.
     Aligned(AlignedBuf),
-    /// One cache frame to be filled.
-    Frame(FreeFrame),
-    /// Consecutive bytes of the file into several frames (one vectored operation).
-    Frames(Vec<FreeFrame>),
+    /// A piece of somebody's arena.
+    Arena(ArenaBuf),
     /// Memory that somebody else owns, lent for the time of the operation.
     Foreign(ForeignBuf),
     /// Consecutive bytes of the file into or out of pieces of any kind (one vectored operation). There may be any
@@ -32,8 +30,8 @@ pub enum Buf {
 pub enum Piece {
     /// An aligned buffer of its own.
     Aligned(AlignedBuf),
-    /// One cache frame.
-    Frame(FreeFrame),
+    /// A piece of somebody's arena.
+    Arena(ArenaBuf),
     /// Memory that somebody else owns, lent for the time of the operation.
     Foreign(ForeignBuf),
 }
@@ -44,9 +42,9 @@ impl From<AlignedBuf> for Piece {
     }
 }
 
-impl From<FreeFrame> for Piece {
-    fn from(b: FreeFrame) -> Piece {
-        Piece::Frame(b)
+impl From<ArenaBuf> for Piece {
+    fn from(b: ArenaBuf) -> Piece {
+        Piece::Arena(b)
     }
 }
 
@@ -61,7 +59,7 @@ impl Piece {
     pub fn len(&self) -> usize {
         match self {
             Piece::Aligned(b) => b.len(),
-            Piece::Frame(b) => b.len(),
+            Piece::Arena(b) => b.len(),
             Piece::Foreign(b) => b.len(),
         }
     }
@@ -75,7 +73,7 @@ impl Piece {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Piece::Aligned(b) => b,
-            Piece::Frame(b) => b,
+            Piece::Arena(b) => b,
             Piece::Foreign(b) => b.bytes(),
         }
     }
@@ -84,7 +82,7 @@ impl Piece {
     pub fn to_fill(&mut self) -> &mut [u8] {
         match self {
             Piece::Aligned(b) => b,
-            Piece::Frame(b) => b,
+            Piece::Arena(b) => b,
             Piece::Foreign(b) => b.to_fill(),
         }
     }
@@ -97,7 +95,7 @@ impl Piece {
     fn ptr_at(&mut self, at: usize) -> *mut u8 {
         match self {
             Piece::Aligned(b) => b[at..].as_mut_ptr(),
-            Piece::Frame(b) => b[at..].as_mut_ptr(),
+            Piece::Arena(b) => b[at..].as_mut_ptr(),
             Piece::Foreign(b) => b.ptr_at(at),
         }
     }
@@ -130,8 +128,7 @@ impl Buf {
             Buf::Pool(_) => 0,
             Buf::Pooled(b) => b.len() as u64,
             Buf::Aligned(b) => b.len() as u64,
-            Buf::Frame(b) => b.len() as u64,
-            Buf::Frames(v) => v.iter().map(|b| b.len() as u64).sum(),
+            Buf::Arena(b) => b.len() as u64,
             Buf::Foreign(b) if read && !b.is_fillable() => 0,
             Buf::Foreign(b) => b.len() as u64,
             Buf::Pieces(v) if read && !v.iter().all(Piece::is_fillable) => 0,
@@ -143,10 +140,9 @@ impl Buf {
     pub(crate) fn one_piece(&mut self, at: usize) -> Option<*mut u8> {
         match self {
             Buf::Aligned(b) => Some(b[at..].as_mut_ptr()),
-            Buf::Frame(b) => Some(b[at..].as_mut_ptr()),
+            Buf::Arena(b) => Some(b[at..].as_mut_ptr()),
             Buf::Pooled(b) => Some(b[at..].as_mut_ptr()),
             Buf::Foreign(b) => Some(b.ptr_at(at)),
-            Buf::Frames(v) if v.len() == 1 => Some(v[0][at..].as_mut_ptr()),
             Buf::Pieces(v) if v.len() == 1 => Some(v[0].ptr_at(at)),
             _ => None,
         }
@@ -170,11 +166,9 @@ impl Buf {
             left -= n;
             true
         };
-        match self {
-            Buf::Frames(v) => v.iter_mut().all(|b| add(b.len(), &mut |at| b[at..].as_mut_ptr())),
-            Buf::Pieces(v) => v.iter_mut().all(|b| add(b.len(), &mut |at| b.ptr_at(at))),
-            _ => true,
-        };
+        if let Buf::Pieces(v) = self {
+            v.iter_mut().all(|b| add(b.len(), &mut |at| b.ptr_at(at)));
+        }
     }
 }
 

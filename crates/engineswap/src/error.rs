@@ -18,6 +18,11 @@ pub enum ErrorKind {
     PermissionDenied,
     /// No space, quota or file size left.
     NoSpace,
+    /// The process or the machine has run out of descriptors, buffers or memory for now: the same call may succeed
+    /// later.
+    Exhausted,
+    /// The two paths are on different file systems.
+    CrossesFileSystems,
     /// Another process holds the lock.
     Locked,
     /// The file ended before the bytes asked for.
@@ -30,7 +35,7 @@ pub enum ErrorKind {
     Canceled,
     /// The operation did not end within its time limit and was taken back.
     TimedOut,
-    /// An earlier fsync of this file failed; its state is unknown for good.
+    /// A sync of this directory, or an earlier one of this file, failed; its state is unknown for good.
     SyncFailed,
     /// Anything else that the kernel reports.
     Io,
@@ -55,6 +60,8 @@ impl Error {
             libc::EEXIST | libc::ENOTEMPTY => ErrorKind::AlreadyExists,
             libc::EACCES | libc::EPERM | libc::EROFS => ErrorKind::PermissionDenied,
             libc::ENOSPC | libc::EDQUOT | libc::EFBIG => ErrorKind::NoSpace,
+            libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS | libc::EAGAIN => ErrorKind::Exhausted,
+            libc::EXDEV => ErrorKind::CrossesFileSystems,
             libc::ECANCELED => ErrorKind::Canceled,
             libc::ENOSYS | libc::EOPNOTSUPP => ErrorKind::Unsupported,
             _ => ErrorKind::Io,

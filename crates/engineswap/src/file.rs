@@ -3,114 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::engine::{RawFile, RawMap};
-use crate::op::Purpose;
+use crate::how::Advice;
+use crate::info::{Alignment, FileInfo};
+use crate::kind::Purpose;
+use crate::map::MappedFile;
+use crate::os::RawFile;
+use crate::process::Process;
 use crate::{Error, ErrorKind, Result};
-
-/// Whether to bypass the page cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Direct {
-    /// Through the page cache.
-    #[default]
-    No,
-    /// O_DIRECT where the file system has it, else through the page cache.
-    Prefer,
-    /// O_DIRECT or an error.
-    Require,
-}
-
-/// How to open a file.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OpenHow {
-    /// For reading.
-    pub read: bool,
-    /// For writing.
-    pub write: bool,
-    /// Make it if missing.
-    pub create: bool,
-    /// Make it; an error if it exists.
-    pub create_new: bool,
-    /// Cut it to nothing.
-    pub truncate: bool,
-    /// Whether to bypass the page cache.
-    pub direct: Direct,
-    /// Of a buffered file: transfers do not stay in the page cache (RWF_DONTCACHE, Linux 6.14, where the file system
-    /// has it; else they do). For what is written or read once, from front to back.
-    pub dontcache: bool,
-}
-
-impl OpenHow {
-    /// For reading an existing file.
-    pub fn read() -> OpenHow {
-        OpenHow { read: true, ..OpenHow::default() }
-    }
-
-    /// For reading and writing a file, made if missing.
-    pub fn read_write() -> OpenHow {
-        OpenHow { read: true, write: true, create: true, ..OpenHow::default() }
-    }
-
-    /// For writing (and reading) a new file; an error if it exists.
-    pub fn create_new() -> OpenHow {
-        OpenHow { read: true, write: true, create_new: true, ..OpenHow::default() }
-    }
-
-    /// The same with transfers that do not stay in the page cache ([`OpenHow::dontcache`]).
-    pub fn dontcache(mut self) -> OpenHow {
-        self.dontcache = true;
-        self
-    }
-
-    /// The same with this choice of O_DIRECT.
-    pub fn direct(mut self, direct: Direct) -> OpenHow {
-        self.direct = direct;
-        self
-    }
-}
-
-/// What O_DIRECT transfers of a file must be aligned to, in bytes. All 1 for buffered files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alignment {
-    /// Of the buffer's address.
-    pub memory: u32,
-    /// Of the offset and length.
-    pub offset: u32,
-}
-
-/// What is going to be done with a part of a file: what POSIX knows of advice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
-    /// Nothing special.
-    Normal,
-    /// Read from front to back: read further ahead.
-    Sequential,
-    /// Read here and there: do not read ahead.
-    Random,
-    /// Read soon: begin now.
-    WillNeed,
-    /// Not soon: drop clean pages from the cache.
-    DontNeed,
-}
-
-/// Which file it is. Device, inode and generation together name a file for good on file systems that have
-/// generations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileInfo {
-    /// The device's number.
-    pub device: u64,
-    /// The inode's number.
-    pub inode: u64,
-    /// Tells files apart that had the same inode one after the other; `None` where the file system does not say.
-    pub generation: Option<u32>,
-    /// Bytes.
-    pub len: u64,
-    /// Bytes that it takes on the device.
-    pub allocated: u64,
-    /// Names.
-    pub links: u64,
-    /// Nanoseconds from 1970 to its last change.
-    pub modified_ns: i64,
-}
 
 /// An open file. Cheap to clone; closed when the last clone and the last operation on it are gone.
 #[derive(Clone)]
@@ -169,7 +68,7 @@ impl File {
         self.0.allocate(offset, len)
     }
 
-    /// Cuts or grows the file.
+    /// Cuts or grows the file. [`ErrorKind::InvalidInput`] if more of it is mapped ([`File::map`]).
     pub fn set_len(&self, len: u64) -> Result<()> {
         self.0.set_len(len)
     }
@@ -228,43 +127,36 @@ impl File {
         self.0.os().map(|os| os.fd()).filter(|fd| *fd >= 0)
     }
 
+    /// Whether bytes that the file has are always rewritten where they are. If not (copy on write: btrfs; XFS, where
+    /// files can share bytes), rewriting needs space, and a store to a mapped page ends the process by SIGBUS when the
+    /// disk is full, while [`File::write_all_at`] fails.
+    pub fn rewrites_in_place(&self) -> bool {
+        self.0.rewrites_in_place()
+    }
+
     /// Maps the first `len` bytes, shared and writable, populated where the kernel can; the file must be
     /// that long. [`ErrorKind::Unsupported`] on engines and file systems without mappings.
+    ///
+    /// As long as it is mapped, no handle of this process cuts the file to less ([`File::set_len`],
+    /// [`crate::OpenHow::truncate`]): that is refused with [`ErrorKind::InvalidInput`]. *Another* process, or a call
+    /// that goes around this library, can cut it all the same, and then the next store to the mapping ends this process
+    /// with SIGBUS. So does a store that needs space of a full disk. Map only files that nobody else cuts: a lock
+    /// ([`crate::Io::lock_file`]) that everybody respects is enough.
     pub fn map(&self, len: u64) -> Result<MappedFile> {
         Ok(MappedFile { raw: self.0.map(len)? })
-    }
-}
-
-/// A writable shared mapping of a file: a write is a copy; [`File::sync_data`] makes it durable.
-pub struct MappedFile {
-    raw: Box<dyn RawMap>,
-}
-
-impl MappedFile {
-    /// Copies `bytes` to `offset`. Panics if the range is outside of the mapping.
-    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
-        self.raw.write(offset, bytes);
-    }
-
-    /// The mapped bytes.
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        self.raw.as_mut_slice()
-    }
-
-    /// Some of them, to frame a record in place. Panics if the range is outside of the mapping.
-    pub fn range_mut(&mut self, range: std::ops::Range<usize>) -> &mut [u8] {
-        self.raw.range_mut(range)
     }
 }
 
 /// A lock on a file, given up when dropped (or when the process dies).
 pub struct FileLock {
     file: File,
+    holder: Process,
 }
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        if let Some(os) = self.file.0.os() {
+        // A child after fork() has the same open file, and the lock is its parent's.
+        if let Some(os) = self.file.0.os().filter(|_| self.holder.is_this()) {
             os.unlock();
         }
     }
@@ -273,6 +165,6 @@ impl Drop for FileLock {
 impl FileLock {
     /// Keeps `file`, on which the engine has taken the lock.
     pub fn new(file: File) -> FileLock {
-        FileLock { file }
+        FileLock { file, holder: Process::this() }
     }
 }

@@ -1,64 +1,30 @@
 //! [`Io`]: the handle through which everything is opened, and [`Queue`], the way to overlap.
 
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::Result;
-use crate::engine::{self, Engine, RawQueue, RawRegistration};
-use crate::file::{File, FileLock, OpenHow};
+use crate::engine::{Engine, RawQueue, RawRegistration};
+use crate::file::{File, FileLock};
+use crate::how::OpenHow;
+use crate::info::{DirEntry, EngineInfo, Metadata};
 use crate::mem::Region;
 use crate::op::{Done, Op};
 use crate::shared::SharedQueue;
 use crate::stats::IoStats;
-use crate::uri::Config;
 
 /// An I/O engine. Cheap to clone, shared by all threads.
+///
+/// After fork() a child may go on using it and its files: what belongs to a process (rings, contexts, threads,
+/// registered memory) it makes anew, and its parent's stays untouched. Queues, mappings, registrations and locks are
+/// the parent's.
 #[derive(Clone)]
 pub struct Io {
     engine: Arc<dyn Engine>,
 }
 
-/// What an engine turned out to be.
-#[derive(Clone, Debug)]
-pub struct EngineInfo {
-    /// `posix`, `libaio`, `io_uring`, ...
-    pub name: &'static str,
-    /// The URI that would choose exactly this engine again.
-    pub uri: String,
-    /// Why this engine was chosen (the probing of `auto`), a line each.
-    pub reasons: Vec<String>,
-}
-
-/// An entry of a directory.
-#[derive(Clone, Debug)]
-pub struct DirEntry {
-    /// The file name.
-    pub name: String,
-    /// Whether it is a directory.
-    pub is_dir: bool,
-}
-
-/// What is known of a path.
-#[derive(Clone, Copy, Debug)]
-pub struct Metadata {
-    /// Bytes.
-    pub len: u64,
-    /// Whether it is a directory.
-    pub is_dir: bool,
-}
-
 impl Io {
-    /// Opens the engine that `uri` names. `auto` or an empty string: the environment variable `ENGINESWAP`
-    /// if set, else the best engine that works here.
-    pub fn from_uri(uri: &str) -> Result<Io> {
-        Ok(Io { engine: engine::open(uri)? })
-    }
-
-    /// Opens the engine that `config` describes; [`crate::Config::Auto`] as in [`Io::from_uri`].
-    pub fn from_config(config: &Config) -> Result<Io> {
-        Ok(Io { engine: engine::open_config(config)? })
-    }
-
     /// An engine made by the caller.
     pub fn from_engine(engine: Arc<dyn Engine>) -> Io {
         Io { engine }
@@ -77,6 +43,12 @@ impl Io {
     /// Size and type, or `None` if there is no such path.
     pub fn metadata(&self, path: &Path) -> Result<Option<Metadata>> {
         self.engine.metadata(path)
+    }
+
+    /// The path with every link followed, by which two names of one file or directory can be told to be that; made
+    /// absolute, and no more, where there is nothing to follow it in.
+    pub fn real_path(&self, path: &Path) -> Result<PathBuf> {
+        self.engine.real_path(path)
     }
 
     /// The entries of a directory, in no order.
@@ -109,9 +81,14 @@ impl Io {
         self.engine.hard_link(from, to)
     }
 
-    /// Makes the directory's entries durable.
+    /// Makes the directory's entries durable. [`crate::ErrorKind::SyncFailed`]: see [`Dir::sync`].
     pub fn sync_dir(&self, path: &Path) -> Result<()> {
         self.engine.sync_dir(path)
+    }
+
+    /// Opens a directory whose entries are to be made durable time and again: no sync needs a descriptor then.
+    pub fn open_dir(&self, path: &Path) -> Result<Dir> {
+        Ok(Dir { fd: self.engine.open_dir(path)?, engine: self.engine.clone(), path: path.to_path_buf() })
     }
 
     /// Takes an exclusive lock on a file, made if missing; [`crate::ErrorKind::Locked`] if another holder has it.
@@ -159,6 +136,29 @@ impl Io {
     }
 }
 
+/// An open directory.
+pub struct Dir {
+    engine: Arc<dyn Engine>,
+    path: PathBuf,
+    fd: Option<OwnedFd>,
+}
+
+impl Dir {
+    /// Makes its entries durable. [`crate::ErrorKind::SyncFailed`]: what becomes of those made since the sync before is
+    /// unknown, and no later sync can tell.
+    pub fn sync(&self) -> Result<()> {
+        match &self.fd {
+            Some(fd) => self.engine.sync_open_dir(fd, &self.path),
+            None => self.engine.sync_dir(&self.path),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// Memory registered with an engine by [`Io::register_buffers`]. Dropping it takes the memory out.
 pub struct Registration {
     raw: Box<dyn RawRegistration>,
@@ -176,7 +176,8 @@ impl Registration {
     }
 }
 
-/// A queue of operations in flight. It belongs to the thread that made it.
+/// A queue of operations in flight. It belongs to the thread that made it. In a child after fork() it takes no
+/// operations, and every submission and wait is an error that says so.
 pub struct Queue {
     raw: Box<dyn RawQueue>,
 }
@@ -217,9 +218,9 @@ impl Queue {
 
     /// Takes operations back, all that have this tag. Those not started end at once; of those that the kernel has,
     /// io_uring asks it to let go, and they end as canceled, or as if nothing had been asked if that came too late.
-    /// Either way each completion comes, once, and its buffer with it. What was transferred before stays. Returns how many
-    /// were found that can be taken back. (The kernel misses a request that a worker is just picking up; asking again
-    /// finds it.)
+    /// Either way each completion comes, once, and its buffer with it. What was transferred before stays. Returns how
+    /// many were found that can be taken back. (The kernel misses a request that a worker is just picking up; asking
+    /// again finds it.)
     pub fn cancel(&mut self, user: u64) -> Result<usize> {
         self.raw.cancel(user)
     }

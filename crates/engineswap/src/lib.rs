@@ -14,27 +14,42 @@ mod buf;
 pub mod engine;
 mod error;
 mod file;
+mod how;
+mod info;
 mod io;
+mod kind;
+mod map;
 pub mod mem;
 mod mutation;
 mod op;
+mod open;
+mod os;
 pub mod probes;
+mod process;
+#[cfg(any(test, feature = "sim"))]
+mod random;
 mod shared;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod stats;
-mod sync;
 pub mod uri;
 
 pub use buf::{Buf, Piece};
-pub use engine::sim;
 pub use error::{Error, ErrorKind, Result};
-pub use file::{Advice, Alignment, Direct, File, FileInfo, FileLock, MappedFile, OpenHow};
-pub use io::{DirEntry, EngineInfo, Io, Metadata, Queue, Registration};
+pub use file::{File, FileLock};
+pub use how::{Advice, Direct, OpenHow};
+pub use info::{Alignment, DirEntry, EngineInfo, FileInfo, Metadata};
+pub use io::{Dir, Io, Queue, Registration};
+pub use kind::{OpKind, Purpose};
+pub use map::{MapRange, MappedFile};
 #[cfg(feature = "mutations")]
 pub use mutation::ignore_short_writes;
-pub use op::{Done, Op, OpKind, Purpose};
+pub use op::{Done, Op};
+pub use open::open_engine;
+pub use process::Process;
 pub use shared::SharedQueue;
 pub use stats::{IoStats, OpClass, OpStats};
-pub use uri::Config;
+pub use uri::{Config, Uses};
 
 /// Lowers the scheduling priority of the calling thread (nice 10), for background work. Best effort.
 pub fn lower_thread_priority() {

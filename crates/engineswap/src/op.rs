@@ -4,37 +4,9 @@ use std::time::Duration;
 
 use crate::buf::{Buf, Piece};
 use crate::file::File;
+use crate::kind::{OpKind, Purpose};
 use crate::mem::ReadPool;
 use crate::{Error, Result};
-
-/// What an operation is for: an opaque tag that the statistics are kept by. engineswap gives it no meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Purpose(pub u8);
-
-impl Purpose {
-    /// Purposes run from 0 to `COUNT - 1`; larger tags are counted in the last.
-    pub const COUNT: usize = 16;
-}
-
-/// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpKind {
-    /// Read `len` bytes at `offset`. Ends early only at the end of the file.
-    Read,
-    /// Write `len` bytes at `offset`; with `dsync`, durable at completion (RWF_DSYNC).
-    Write {
-        /// Durable at completion.
-        dsync: bool,
-    },
-    /// fsync.
-    SyncAll,
-    /// fdatasync.
-    SyncData,
-    /// sync_file_range over `len` bytes at `offset`: starts write-back and waits for it; not durable by itself.
-    SyncRange,
-    /// fallocate `len` bytes at `offset`, growing the file.
-    Allocate,
-}
 
 /// One operation. `user` comes back in its [`Done`].
 #[derive(Debug)]

@@ -5,7 +5,8 @@
 //! | | argument | |
 //! |---|---|---|
 //! | arg0 | engine | string: `posix`, `libaio`, `io_uring` |
-//! | arg1 | operation | string: `read`, `write`, `fsync`, `fdatasync`, `sync_file_range`, `fallocate`, `truncate`, `open`, `rename`, `link`, `unlink`, `sync_dir` |
+//! | arg1 | operation | string: `read`, `write`, `fsync`, `fdatasync`, `sync_file_range`, `fallocate`, `truncate`,
+//! `open`, `rename`, `link`, `unlink`, `sync_dir` |
 //! | arg2 | purpose | the caller's tag ([`crate::Purpose`]) |
 //! | arg3 | fd | -1 for operations on names |
 //! | arg4 | offset | bytes |
@@ -43,7 +44,7 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 
-use crate::op::{Op, OpKind, Purpose};
+use crate::kind::Purpose;
 use crate::{Error, ErrorKind, Result};
 
 /// Counts who listens: tracers add to it when they attach. Both probes share it, so that the two halves of an
@@ -84,14 +85,6 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Of an operation; `None` for files of other engines than the operating system's.
-    pub(crate) fn of(op: &Op, plain: bool) -> Option<Event> {
-        let os = op.file.0.os()?;
-        let (engine, fd) = (os.engine(), os.fd());
-        let (purpose, offset, len) = (op.purpose, op.offset, op.len);
-        Some(Event { engine, op: name(op.kind), purpose, fd, offset, len, plain })
-    }
-
     /// Fires submit; returns the id to complete with.
     #[cold]
     pub(crate) fn submit(&self) -> u64 {
@@ -145,17 +138,6 @@ fn short(name: &CStr) -> [u8; 16] {
     out
 }
 
-fn name(kind: OpKind) -> &'static CStr {
-    match kind {
-        OpKind::Read => c"read",
-        OpKind::Write { .. } => c"write",
-        OpKind::SyncAll => c"fsync",
-        OpKind::SyncData => c"fdatasync",
-        OpKind::SyncRange => c"sync_file_range",
-        OpKind::Allocate => c"fallocate",
-    }
-}
-
 /// A result as the probe's argument.
 pub(crate) fn code(result: std::result::Result<u64, &Error>) -> i64 {
     let errno = |e: &Error| match e.kind() {
@@ -168,15 +150,6 @@ pub(crate) fn code(result: std::result::Result<u64, &Error>) -> i64 {
     match result {
         Ok(n) => n as i64,
         Err(e) => -i64::from(e.errno().unwrap_or_else(|| errno(e))),
-    }
-}
-
-/// An operation that was answered without having been started fires both.
-pub(crate) fn refused(op: &Op, e: &Error) {
-    if on()
-        && let Some(event) = Event::of(op, true)
-    {
-        event.complete(code(Err(e)), event.submit());
     }
 }
 
@@ -220,8 +193,9 @@ fn begin(event: &dyn Fn() -> Event) -> u64 {
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux", not(miri)))]
 macro_rules! note {
     ($name:literal, $a:ident $(, $syntax:ident)?) => {
-        // SAFETY: a nop, whose tracer may read what the first register points to. The note beside it goes into a section that is not even loaded; it names registers that
-        // the compiler chose, this place, and a semaphore that lives for good.
+        // SAFETY: a nop, whose tracer may read what the first register points to. The note beside it goes into a
+        // section that is not even loaded; it names registers that the compiler chose, this place, and a semaphore that
+        // lives for good.
         unsafe {
             std::arch::asm!(
                 "990: nop",

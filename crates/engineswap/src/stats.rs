@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::op::{OpKind, Purpose};
+use crate::kind::{OpKind, Purpose};
 
 const STRIPES: usize = 16;
 const BUCKETS: usize = 160;

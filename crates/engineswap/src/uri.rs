@@ -14,13 +14,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Error, ErrorKind, Result};
+use self::parse::{bad, flag, number, unknown};
+use crate::{Error, Result};
 
+mod parse;
 mod sim;
 mod uring;
+mod uses;
 
 pub use sim::SimConfig;
-pub use uring::UringConfig;
+pub use uring::{UringConfig, UringOption};
+pub use uses::Uses;
 
 /// The engine names.
 pub const ENGINES: [&str; 5] = ["auto", "posix", "libaio", "io_uring", "sim"];
@@ -89,28 +93,6 @@ impl Config {
 
 const POSIX_OPTIONS: &str = "threads, nowait";
 const LIBAIO_OPTIONS: &str = "depth";
-
-fn bad(why: String) -> Error {
-    Error::new(ErrorKind::InvalidInput, "engine URI", why)
-}
-
-fn number(name: &str, value: Option<&str>, min: u32, max: u32) -> Result<u32> {
-    let parsed = value.and_then(|v| v.parse::<u32>().ok()).filter(|n| (min..=max).contains(n));
-    let given = value.unwrap_or("");
-    parsed.ok_or_else(|| bad(format!("'{name}' takes a number from {min} to {max}, not '{given}'")))
-}
-
-fn flag(name: &str, value: Option<&str>) -> Result<Option<bool>> {
-    match value {
-        None | Some("on" | "1" | "true" | "yes") => Ok(Some(true)),
-        Some("off" | "0" | "false" | "no") => Ok(Some(false)),
-        Some(v) => Err(bad(format!("'{name}' takes on or off, not '{v}'"))),
-    }
-}
-
-fn unknown(engine: &str, name: &str, valid: &str) -> Error {
-    bad(format!("unknown option '{name}' of {engine}; valid: {valid}"))
-}
 
 impl FromStr for Config {
     type Err = Error;
@@ -191,6 +173,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ErrorKind;
 
     fn parse(s: &str) -> Result<Config> {
         s.parse()

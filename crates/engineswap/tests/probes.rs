@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use engineswap::mem::{AlignedBuf, FrameArena};
+use engineswap::mem::AlignedBuf;
 use engineswap::{Buf, Direct, Done, ErrorKind, File, Io, Op, OpClass, OpKind, OpenHow, Purpose, probes};
 
 const SCRIPT: &str = "
@@ -203,10 +203,9 @@ fn child(uri: &str, dir: &Path) {
     let got = run(reads.collect());
     assert!((0..70).all(|i| got[i] == Ok(if i < 64 { 4096 } else { 0 })));
     got.iter().for_each(|r| k.count("read", 2, 4096, Ok(*r.as_ref().unwrap())));
-    // Into frames, by one vectored operation, twice at a time.
-    let arena = FrameArena::new(4096, 16);
-    let frames = || Buf::Frames((0..4).map(|_| arena.alloc().unwrap()).collect());
-    let vectored = (0..2).map(|i| Op::read(&f, i * 16384, 16384, frames(), Purpose(3)));
+    // Into pieces, by one vectored operation, twice at a time.
+    let pieces = || Buf::Pieces((0..4).map(|_| AlignedBuf::zeroed(4096).into()).collect());
+    let vectored = (0..2).map(|i| Op::read(&f, i * 16384, 16384, pieces(), Purpose(3)));
     assert_eq!(run(vectored.collect()), [Ok(16384), Ok(16384)]);
     (0..2).for_each(|_| k.count("read", 3, 16384, Ok(16384)));
     // A chain in order, then one that breaks: the write is refused by the kernel, the sync is canceled.

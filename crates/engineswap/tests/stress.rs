@@ -8,11 +8,16 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "support/arena.rs"]
+mod arena;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use engineswap::mem::{AlignedBuf, FrameArena, ReadPool};
-use engineswap::{Buf, Direct, Done, ErrorKind, File, Io, Op, OpKind, OpenHow, Purpose, Queue, SharedQueue};
+use engineswap::mem::{AlignedBuf, BufArena, ReadPool};
+use engineswap::{
+    Buf, Direct, Done, ErrorKind, File, Io, Op, OpKind, OpenHow, Purpose, Queue, Registration, SharedQueue,
+};
 
 const PAGE: usize = 4096;
 const PAGES: usize = 64;
@@ -63,10 +68,32 @@ fn stress(uri: &str) {
 
 /// Where reads have their buffers from.
 struct Memory {
-    arena: std::sync::Arc<FrameArena>,
+    arena: std::sync::Arc<arena::PageArena>,
     /// As many as the operations of a batch, whose results are kept; and fewer.
     enough: ReadPool,
     few: ReadPool,
+    bufs: std::sync::Arc<BufArena>,
+    /// What is registered of this thread's arenas, which changes while operations run.
+    registered: Vec<Registration>,
+}
+
+impl Memory {
+    /// Registers one more arena, puts one in another's place, or takes one out.
+    fn change(&mut self, io: &Io, r: &mut Random) {
+        let region = if r.below(2) == 0 { self.bufs.region() } else { self.arena.region() };
+        let n = self.registered.len() as u64;
+        match r.below(3) {
+            0 if n > 0 => drop(self.registered.swap_remove(r.below(n) as usize)),
+            1 if n > 0 => self.registered[r.below(n) as usize].replace(region).unwrap(),
+            _ if n < 4 => self.registered.push(io.register_buffers(region).unwrap()),
+            _ => {}
+        }
+    }
+
+    /// A page of the arena, or other memory.
+    fn page(&self) -> AlignedBuf {
+        self.bufs.alloc().unwrap_or_else(|| AlignedBuf::zeroed(PAGE))
+    }
 }
 
 /// A thread's part of a file, and what it must hold.
@@ -78,10 +105,12 @@ struct Part {
 
 fn worker(io: &Io, shared: &SharedQueue, dir: &Path, thread: usize, seed: u64, end: Instant) -> u64 {
     let mut r = Random(seed.wrapping_add(thread as u64 * 7919) | 1);
-    let memory = Memory {
-        arena: FrameArena::new(PAGE, 64),
+    let mut memory = Memory {
+        arena: arena::PageArena::new(64),
         enough: ReadPool::new(PAGE, 48),
         few: ReadPool::new(PAGE, 3),
+        bufs: BufArena::new(PAGE, 24),
+        registered: Vec::new(),
     };
     let mut parts: Vec<Part> = [("buffered", Direct::No), ("direct", Direct::Prefer)]
         .iter()
@@ -97,6 +126,11 @@ fn worker(io: &Io, shared: &SharedQueue, dir: &Path, thread: usize, seed: u64, e
     while rounds == 0 || Instant::now() < end {
         rounds += 1;
         let part = &mut parts[r.below(2) as usize];
+        // Threads change the table of the engine while the others' operations, and what this one has left in its
+        // own queue, run.
+        if r.below(4) == 0 {
+            memory.change(io, &mut r);
+        }
         match r.below(20) {
             0 => part.lone(&mut r),
             1 => part.file.sync_data(Purpose(2)).unwrap(),
@@ -159,9 +193,9 @@ impl Part {
                     let buf = match (r.below(6), memory.arena.alloc()) {
                         (2, _) => Buf::Pool(pool.clone()),
                         (3, Some(f)) => Buf::Pieces(vec![f.into(), AlignedBuf::zeroed(PAGE).into()]),
-                        (0, Some(f)) => Buf::Frame(f),
-                        (1, Some(f)) => Buf::Frames(vec![f]),
-                        _ => Buf::Aligned(AlignedBuf::zeroed(PAGE)),
+                        (0, Some(f)) => Buf::Arena(f),
+                        (1, Some(f)) => Buf::Pieces(vec![f.into()]),
+                        _ => Buf::Aligned(memory.page()),
                     };
                     Op::read(&self.file, offset, PAGE as u64, buf, Purpose(3))
                 }
@@ -172,7 +206,7 @@ impl Part {
                 k => {
                     want.push(None);
                     let len = if k == 5 { (1 + r.below(4096)).next_multiple_of(unit) } else { 4096 };
-                    let mut b = AlignedBuf::zeroed(PAGE);
+                    let mut b = memory.page();
                     b[..len as usize].fill(r.below(256) as u8);
                     self.model[at..at + len as usize].copy_from_slice(&b[..len as usize]);
                     let op = Op::write(&self.file, offset, len, Buf::Aligned(b), Purpose(5));
@@ -191,8 +225,7 @@ impl Part {
                 assert_eq!(got, PAGE as u64);
                 let b: &[u8] = match &d.buf {
                     Buf::Aligned(b) => b,
-                    Buf::Frame(f) => f,
-                    Buf::Frames(v) => &v[0],
+                    Buf::Arena(f) => f,
                     Buf::Pooled(b) => b,
                     Buf::Pieces(v) => v[0].bytes(),
                     _ => panic!("another buffer"),
@@ -302,6 +335,8 @@ fn every_engine() {
         "io_uring",
         "io_uring?depth=16&single_issuer=off&defer_taskrun=off&coop_taskrun=off&no_sqarray=off",
         "io_uring?fixed_files&depth=32&reap=4",
+        "io_uring?fixed_buffers&force_async&bounded_workers=4",
+        "io_uring?clone_buffers=off&sqpoll&sqpoll_idle_ms=5",
     ];
     std::thread::scope(|s| {
         uris.map(|uri| s.spawn(move || stress(uri))).into_iter().for_each(|t| t.join().unwrap());

@@ -221,5 +221,17 @@ fn main() {
             calls.extend([11, 1, 12, 2, 1, 13, 1, 0, 13, 1, 0, 4, 3, 4, 1, 1, 15]);
         }
         out.put("capi", &engine.to_string(), &calls);
+        // The same with memory registered, replaced and taken out on the way.
+        let mut calls = vec![engine, 0, 0x0F, 1, 1];
+        for what in [0, 2, 3, 1, 2] {
+            calls.extend([16, what, 3, 4, 1]);
+            calls.extend([6, 4, 0, 1]);
+            for _ in 0..3 {
+                calls.extend([7, 2, 1, 0, 4, 1, 4, 1, 1, 2, 7, 1, 1]);
+            }
+            calls.extend([11, 1, 16, what ^ 2, 0, 2, 1, 12, 2, 1, 13, 1, 0]);
+            calls.extend([5, 2, 2, 0, 0, 4, 1, 4, 1, 1, 2, 9, 1, 0, 1, 1, 0, 0, 4, 0, 4, 2, 1, 2, 9, 1, 1]);
+        }
+        out.put("capi", &format!("registered-{engine}"), &calls);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use engineswap::engine::{Engine, RawFile, RawMap, RawQueue};
+use engineswap::engine::{Engine, Lends, RawFile, RawMap, RawQueue};
 use engineswap::{
     Alignment, Buf, DirEntry, Done, EngineInfo, Error, ErrorKind, File, FileLock, Io, Metadata, Op, OpKind,
     OpenHow, Purpose, Result,
@@ -137,10 +137,10 @@ fn run(mut op: Op) -> Done {
         || Err(Error::new(ErrorKind::InvalidInput, "run", "an operation that this disk does not know"));
     let result = match (op.kind, &mut op.buf) {
         (OpKind::Read, Buf::Aligned(b)) => file.read_at(&mut b[..len], op.offset, purpose).map(|n| n as u64),
-        (OpKind::Read, Buf::Frame(b)) => file.read_at(&mut b[..len], op.offset, purpose).map(|n| n as u64),
-        (OpKind::Read, Buf::Frames(frames)) => frames.iter_mut().try_fold(0, |total, b| {
+        (OpKind::Read, Buf::Arena(b)) => file.read_at(&mut b[..len], op.offset, purpose).map(|n| n as u64),
+        (OpKind::Read, Buf::Pieces(pieces)) => pieces.iter_mut().try_fold(0, |total, b| {
             let want = b.len().min(len - total as usize);
-            file.read_at(&mut b[..want], op.offset + total, purpose).map(|n| total + n as u64)
+            file.read_at(&mut b.to_fill()[..want], op.offset + total, purpose).map(|n| total + n as u64)
         }),
         (OpKind::Write { .. }, Buf::Aligned(b)) => {
             file.write_all_at(&b[..len], op.offset, purpose).map(|()| op.len)
@@ -173,6 +173,10 @@ impl RawQueue for MemoryQueue {
     fn pop(&mut self) -> Option<Done> {
         self.done.pop_front()
     }
+    fn lends(&mut self) -> Option<&mut dyn Lends> {
+        None
+    }
+
     fn in_flight(&self) -> usize {
         self.done.len()
     }

@@ -1,8 +1,10 @@
 //! The corpora, and every input that once failed, through the fuzz targets on the stable toolchain; and some random
 //! changes of them, so that the targets themselves are known to work.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 use std::path::PathBuf;
+use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use fuzz_targets::{TARGETS, run};
@@ -42,13 +44,66 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
     }
 }
 
+/// The most that one allocation may be, as `tools/fuzz` has it.
+const MAX_ALLOCATION: usize = 512 << 20;
+
+/// The system's allocator, up to that size: what asks for more ends the test.
+struct Bounded;
+
+#[global_allocator]
+static BOUNDED: Bounded = Bounded;
+
+// SAFETY: every call is passed on as it is, or fails.
+unsafe impl GlobalAlloc for Bounded {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > MAX_ALLOCATION {
+            return null_mut();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.size() > MAX_ALLOCATION {
+            return null_mut();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, p: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if size > MAX_ALLOCATION {
+            return null_mut();
+        }
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(p, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(p, layout) }
+    }
+}
+
 #[test]
 fn what_once_failed_does_not_fail() {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/regressions");
+    for target in fs::read_dir(&dir).expect("fuzz/regressions").map(|e| e.expect("entry").file_name()) {
+        assert!(TARGETS.iter().any(|t| *t.0 == *target), "fuzz/regressions/{target:?} is of no target");
+    }
+    let mut found = Vec::new();
     for (name, _) in TARGETS {
         for (path, bytes) in inputs("regressions", name) {
             println!("{name}: {}", path.display());
             run(name, &bytes);
+            found.push(name);
         }
+    }
+    for needed in ["manifest", "store", "table"] {
+        assert!(
+            found.contains(&needed),
+            "fuzz/regressions/{needed} is empty: its inputs failed once, and are kept"
+        );
     }
 }
 

@@ -16,8 +16,9 @@ use crate::store::DurabilityArg;
 
 /// Operate, measure and diagnose a ringdb store.
 ///
-/// Exit codes: 0 when it went well; 1 when it failed, when a key asked for is absent or when `verify` found
-/// problems; 2 when the arguments are wrong; 3 when `salvage` made a new store but something was lost.
+/// Exit codes: 0 when it went well; 1 when the answer is no: a key that `get` was asked for is absent, `verify` found
+/// problems, `salvage` could make no new store; 2 when the arguments are wrong; 3 when `salvage` made a new store but
+/// something was lost; 4 when it failed; 128 and the signal's number when a signal ended it.
 #[derive(Parser, Debug)]
 #[command(name = "ringdb", version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
@@ -47,8 +48,8 @@ pub enum Verb {
     Stats(PlainArgs),
     /// Read every byte, check every checksum, order and reference; exit code 1 if anything is wrong
     ///
-    /// Each problem is named with its file, level, block, offset and range of keys, and how much it affects. Safe beside
-    /// a running writer.
+    /// Each problem is named with its file, level, block, offset and range of keys, and how much it affects.
+    /// Safe beside a running writer.
     Verify(PlainArgs),
     /// Recover all that can be read of a damaged store into a new one; exit code 3 if something was lost
     ///
@@ -89,6 +90,9 @@ pub struct StoreArgs {
     /// Memory budget for cache, index, filters and memtables together [default: 256MiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub cache_bytes: Option<u64>,
+    /// Read tables past the page cache: memory is then bounded by --cache-bytes
+    #[arg(long)]
+    pub direct_reads: bool,
 }
 
 /// The keyspace.
@@ -416,7 +420,15 @@ mod tests {
                     "{}",
                     c.get_name()
                 );
+                assert!(has("direct-reads") || !has("db") || c.get_name() == "doctor", "{}", c.get_name());
             }
         }
+    }
+
+    #[test]
+    fn the_default_bench_has_more_data_than_memory() {
+        let cli = Cli::try_parse_from(["ringdb", "bench"]).unwrap();
+        let Verb::Bench(a) = cli.verb else { panic!("another verb") };
+        assert!(a.num * (u64::from(a.key_size) + a.value_size) >= 3 * a.cache_bytes, "{a:?}");
     }
 }

@@ -9,12 +9,13 @@ use ringdb::ErrorKind;
 /// Result of a verb.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a verb ends early. Exit codes: 1 for a failure or a negative answer, 2 for wrong usage, 3 for part of a success.
+/// Why a verb ends early. As with grep, 1 is an answer and what is above it is none: 1 for "no", 2 for wrong
+/// usage, 3 for part of a success, 4 for a failure.
 #[derive(Debug)]
 pub enum Failure {
     /// It was asked for something that makes no sense. Exit code 2.
     Usage(String),
-    /// It could not be done. Exit code 1.
+    /// It could not be done. Exit code 4.
     Failed(String),
     /// The answer is "no" (an absent key, problems found) and has been printed. Exit code 1.
     Negative,
@@ -22,6 +23,8 @@ pub enum Failure {
     Partial,
     /// The reader of standard output went away. Quiet, exit code 0.
     BrokenPipe,
+    /// A signal asked it to end, and it has said how far it came. Exit code 128 and the signal's number, as in a shell.
+    Interrupted(u8),
 }
 
 impl Failure {
@@ -34,11 +37,12 @@ impl Failure {
             }
             Failure::Failed(m) => {
                 warn(&m);
-                ExitCode::from(1)
+                ExitCode::from(4)
             }
             Failure::Negative => ExitCode::from(1),
             Failure::Partial => ExitCode::from(3),
             Failure::BrokenPipe => ExitCode::SUCCESS,
+            Failure::Interrupted(signal) => ExitCode::from(128 + signal),
         }
     }
 }
@@ -50,6 +54,7 @@ impl fmt::Display for Failure {
             Failure::Negative => f.write_str("no"),
             Failure::Partial => f.write_str("in part"),
             Failure::BrokenPipe => f.write_str("broken pipe"),
+            Failure::Interrupted(signal) => write!(f, "interrupted by signal {signal}"),
         }
     }
 }

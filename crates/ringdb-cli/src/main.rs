@@ -21,11 +21,19 @@ mod verbs;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches};
 
 fn main() -> ExitCode {
-    let cli = args::Cli::parse();
-    match verbs::run(cli.verb) {
+    let matches = args::Cli::command().get_matches();
+    let cli = args::Cli::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+    let verb = matches.subcommand().map(|(_, m)| m);
+    let on_the_line = |m: &clap::ArgMatches, id: &str| {
+        // A group has no value of its own.
+        m.try_contains_id(id).is_ok() && m.value_source(id) == Some(ValueSource::CommandLine)
+    };
+    let ids = verb.map_or(vec![], |m| m.ids().map(|i| i.as_str()).filter(|i| on_the_line(m, i)).collect());
+    match verbs::run(cli.verb, &ids) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => e.report(),
     }

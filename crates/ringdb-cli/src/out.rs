@@ -1,6 +1,6 @@
 //! Standard output, progress bars, sizes and tables.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,6 +11,37 @@ use crate::error::Result;
 /// Buffered standard output. Flush it: what a drop would swallow is an error here.
 pub fn stdout() -> BufWriter<io::StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
+}
+
+/// Whether standard output is a terminal.
+pub fn to_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Bytes for a terminal, which obeys control bytes: these, a backslash and what is not UTF-8 are shown as
+/// \xHH, or with the escapes of TSV.
+pub fn visible_into(bytes: &[u8], out: &mut Vec<u8>) {
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => out.extend_from_slice(b"\\\\"),
+                '\t' => out.extend_from_slice(b"\\t"),
+                '\n' => out.extend_from_slice(b"\\n"),
+                '\r' => out.extend_from_slice(b"\\r"),
+                // The second block of control characters has two bytes each.
+                c if c.is_control() => {
+                    let mut utf8 = [0; 4];
+                    c.encode_utf8(&mut utf8).bytes().for_each(|b| hex_into(b, out));
+                }
+                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        chunk.invalid().iter().for_each(|b| hex_into(*b, out));
+    }
+}
+
+fn hex_into(b: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("\\x{b:02x}").as_bytes());
 }
 
 /// Prints a value as indented JSON.
@@ -103,6 +134,27 @@ pub fn parse_bytes(s: &str) -> std::result::Result<u64, String> {
     Ok(bytes as u64)
 }
 
+/// Parses a time as fio does: seconds, or a number with its unit: `2`, `2s`, `500ms`, `1.5m`.
+pub fn parse_seconds(s: &str) -> std::result::Result<f64, String> {
+    let t = s.trim();
+    let split = t.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(t.len());
+    let (number, unit) = t.split_at(split);
+    let scale = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "s" | "sec" => 1.0,
+        "us" | "usec" => 1e-6,
+        "ms" | "msec" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err(format!("unknown unit '{unit}': use us, ms, s, m, h or d")),
+    };
+    let x: f64 = number.parse().map_err(|_| format!("'{s}' is not a time: try 2, 2s, 500ms or 1.5m"))?;
+    match x * scale {
+        seconds if seconds <= 1e9 => Ok(seconds),
+        _ => Err(format!("'{s}' is too long")),
+    }
+}
+
 /// Rows of cells in columns; the first `left` columns are set to the left, the others to the right.
 pub fn table(header: &[&str], rows: &[Vec<String>], left: usize) -> String {
     let width = |i: usize| {
@@ -153,6 +205,38 @@ mod tests {
         assert_eq!(human_bytes(1536), "1.5 KiB");
         assert_eq!(human_count(0), "0");
         assert_eq!(human_count(1234567), "1,234,567");
+    }
+
+    #[test]
+    fn times_are_read_as_fio_does() {
+        for (text, seconds) in [
+            ("2", 2.0),
+            ("2s", 2.0),
+            ("500ms", 0.5),
+            ("250us", 0.00025),
+            ("1.5m", 90.0),
+            ("1h", 3600.0),
+            ("0", 0.0),
+        ] {
+            assert_eq!(parse_seconds(text), Ok(seconds), "{text}");
+        }
+        for bad in ["", "s", "2x", "-1", "1..5", "nan", "inf", "99999999999d"] {
+            assert!(parse_seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_terminal_gets_nothing_that_it_would_obey() {
+        for (bytes, shown) in [
+            (&b"a\x1b[2Jb\x07\x00\x7f"[..], "a\\x1b[2Jb\\x07\\x00\\x7f"),
+            (b"tab\there\r\n\\", "tab\\there\\r\\n\\\\"),
+            ("h\u{e4}ll\u{f6}\u{9b}".as_bytes(), "h\u{e4}ll\u{f6}\\xc2\\x9b"),
+            (b"\xff\x9b\xc3", "\\xff\\x9b\\xc3"),
+        ] {
+            let mut out = Vec::new();
+            visible_into(bytes, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), shown);
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ impl From<DurabilityArg> for Durability {
 
 fn options(args: &StoreArgs) -> Options {
     let o = args.io.apply(Options::default());
+    // A flag can only add: a settings file may have said it before.
+    let o = if args.direct_reads { o.with_direct_reads(true) } else { o };
     match args.cache_bytes {
         Some(n) => o.with_cache_bytes(n),
         None => o,
@@ -43,7 +45,7 @@ fn options(args: &StoreArgs) -> Options {
 
 /// A wrong engine URI is wrong usage, said before any file is touched.
 pub fn check_engine(uri: &str) -> Result<()> {
-    match engineswap::Io::from_uri(uri) {
+    match engineswap::Io::from_uri_for(uri, engineswap::Uses::default()) {
         Ok(io) => {
             static SAID: std::sync::Once = std::sync::Once::new();
             let info = io.info();

@@ -127,10 +127,10 @@ fn an_existing_store_is_read_again_and_never_overwritten() {
     // A store of other keys, or of other values, is not taken for one that the bench wrote.
     on(db, "put --db DB foreign v").ok();
     on(db, "bench --db DB --use-existing-db --num 1000 --workloads readseq")
-        .fails(1, &["no bench", "foreign"]);
+        .fails(4, &["no bench", "foreign"]);
     on(db, "del --db DB foreign").ok();
     on(db, "put --db DB --hex 00000000000000073030303030303030 ff").ok();
-    on(db, "bench --db DB --use-existing-db --num 1000 --workloads readrandom").fails(1, &["no bench"]);
+    on(db, "bench --db DB --use-existing-db --num 1000 --workloads readrandom").fails(4, &["no bench"]);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn the_demo_shows_a_table_and_leaves_nothing_behind() {
     assert_eq!(rows.len(), 3 * engines().len());
     assert!(rows.iter().all(|r| r["records"].as_u64().unwrap() > 0), "{report}");
     assert_eq!(std::fs::read_dir(&temp).unwrap().count(), 0);
-    ringdb(["demo", "--root", "/nowhere/at/all"]).fails(1, &["/nowhere/at/all"]);
+    ringdb(["demo", "--root", "/nowhere/at/all"]).fails(4, &["/nowhere/at/all"]);
     ringdb(["demo", "--seconds", "0"]).fails(2, &["--seconds"]);
 }
 
@@ -229,4 +229,63 @@ fn a_signal_leaves_nothing_behind() {
         assert!(status.code().is_none(), "ended by the signal, as a shell expects: {status}");
         assert_eq!(entries(), 0, "{signal}");
     }
+}
+
+#[test]
+fn rows_say_where_their_reads_came_from() {
+    // Not in /tmp, which may be in memory.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let db = &dir.path().join("db");
+    on(db, "bench --db DB --workloads fillseq,compact --num 60000 --json -").ok();
+    let read = |more: &str, workload: &str| {
+        let line = format!(
+            "bench --db DB --use-existing-db --num 60000 --ops 3000 --workloads {workload} --json - {more}"
+        );
+        on(db, &line).ok().json()[0].clone()
+    };
+    // The keys are walked over first, so the page cache has them.
+    let small = read("--cache-bytes 1MiB", "readrandom");
+    assert_eq!(small["reads_from"], "page_cache", "{small}");
+    assert!(small["file_read_bytes"].as_u64().unwrap() > 1 << 20, "{small}");
+    assert_eq!(small["direct_reads"], false);
+    let direct = read("--cache-bytes 1MiB --direct-reads", "readrandom");
+    if direct["device_read_bytes"] == 0 {
+        return println!("SKIPPED: no direct I/O, or no device, here");
+    }
+    assert_eq!(
+        (&direct["reads_from"], &direct["direct_reads"]),
+        (&"device".into(), &true.into()),
+        "{direct}"
+    );
+    let twice = on(
+        db,
+        "bench --db DB --use-existing-db --num 60000 --workloads readseq,readseq,flush --cache-bytes 64MiB --json -",
+    );
+    let rows = twice.ok().json();
+    assert_eq!(rows[1]["reads_from"], "store", "{rows}");
+    assert!(rows[2]["reads_from"].is_null(), "{rows}");
+    // The table says it, and why engines do not differ.
+    let line = "bench --db DB --use-existing-db --num 60000 --ops 2000 --workloads readrandom --cache-bytes 1MiB --io";
+    let text = on(db, &format!("{line} posix,posix?threads=2")).ok();
+    for part in ["reads from", "page cache", "--direct-reads", "pread"] {
+        assert!(text.text().contains(part), "{part}: {}", text.text());
+    }
+}
+
+#[test]
+fn a_terminal_sees_how_far_the_bench_is() {
+    let dir = tempdir().unwrap();
+    let bench = format!(
+        "{} bench --db {} --workloads fillrandom --duration 1 --num 100000",
+        env!("CARGO_BIN_EXE_ringdb"),
+        dir.path().join("db").display()
+    );
+    // script(1) runs a command on a terminal.
+    let Ok(out) = std::process::Command::new("script").args(["-qec", &bench, "/dev/null"]).output() else {
+        return println!("SKIPPED: there is no script(1)");
+    };
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(text.contains("fillrandom on auto"), "{text}");
+    let quiet = command(bench.replace("/db ", "/db2 ").split_whitespace().skip(1)).output().unwrap();
+    assert!(quiet.stderr.is_empty(), "{}", String::from_utf8_lossy(&quiet.stderr));
 }

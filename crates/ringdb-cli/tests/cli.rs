@@ -74,7 +74,7 @@ fn values_from_files_and_in_other_codings() {
     on(db, "put --db DB --hex 0 00").fails(2, &["key '0' is not hexadecimal"]);
     on(db, "get --db DB --hex --base64 00").fails(2, &["cannot be used with"]);
     on(db, "put --db DB key").fails(2, &["VALUE"]);
-    on(db, "put --db DB key --value-file /nowhere/x").fails(1, &["/nowhere/x", "No such file"]);
+    on(db, "put --db DB key --value-file /nowhere/x").fails(4, &["/nowhere/x", "No such file"]);
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn keyspaces_are_apart() {
     assert_eq!(on(db, "get --db DB k").ok().text(), "default\n");
     assert_eq!(on(db, "get --db DB k --keyspace users").ok().text(), "other\n");
     assert_eq!(on(db, "count --db DB --keyspace empty").ok().text(), "0\n");
-    on(db, "scan --db DB --keyspace nosuch").fails(1, &["no keyspace 'nosuch'", "users"]);
-    on(db, "del --db DB --keyspace nosuch k").fails(1, &["no keyspace 'nosuch'"]);
+    on(db, "scan --db DB --keyspace nosuch").fails(4, &["no keyspace 'nosuch'", "users"]);
+    on(db, "del --db DB --keyspace nosuch k").fails(4, &["no keyspace 'nosuch'"]);
     on(db, "keyspaces --db DB --drop users").ok();
-    on(db, "keyspaces --db DB --drop users").fails(1, &["no keyspace 'users'"]);
+    on(db, "keyspaces --db DB --drop users").fails(4, &["no keyspace 'users'"]);
     assert_eq!(on(db, "keyspaces --db DB --json").ok().json(), serde_json::json!(["empty"]));
     on(db, "keyspaces --db DB --create a --drop b").fails(2, &["cannot be used with"]);
 }
@@ -166,7 +166,7 @@ fn bad_records_are_named_and_stop_or_are_skipped() {
     let tsv = b"a\t1\nb\t2\nno tab here\nc\t3\n";
     let stopped = with_input(words(db, "load --db DB"), tsv);
     assert!(stopped.out.is_empty());
-    stopped.fails(1, &["standard input, line 3", "no TAB", "--on-error skip", "2 records are loaded"]);
+    stopped.fails(4, &["standard input, line 3", "no TAB", "--on-error skip", "2 records are loaded"]);
     assert_eq!(on(db, "scan --db DB").ok().text(), "a\t1\nb\t2\n");
 
     let skipped = with_input(words(db, "load --db DB --on-error skip"), tsv).ok();
@@ -180,18 +180,18 @@ fn bad_records_are_named_and_stop_or_are_skipped() {
 
     let file = dir.path().join("x.jsonl");
     std::fs::write(&file, "{\"key\":\"d\",\"value\":\"4\"}\n{\"key\":\"e\"}\n").unwrap();
-    on(db, &format!("load --db DB {}", file.display())).fails(1, &["x.jsonl, line 2", "no \"value\""]);
+    on(db, &format!("load --db DB {}", file.display())).fails(4, &["x.jsonl, line 2", "no \"value\""]);
     let csv = b"name,size,key\nfig,9,f\nshort\n";
     let args = "load --db DB -f csv --value-column name --on-error skip --json";
     let ran = with_input(words(db, args), csv).ok();
     assert_eq!((ran.json()["records"].as_u64(), ran.json()["skipped"].as_u64()), (Some(1), Some(1)));
     assert!(ran.err.contains("line 3") && ran.err.contains("1 fields"), "{}", ran.err);
     assert_eq!(on(db, "get --db DB f").ok().text(), "fig\n");
-    with_input(words(db, "load --db DB -f csv"), csv).fails(1, &["no column 'value'", "name, size, key"]);
+    with_input(words(db, "load --db DB -f csv"), csv).fails(4, &["no column 'value'", "name, size, key"]);
     let long = [vec![b'k'; 70_000], b"\tv\n".to_vec()].concat();
-    with_input(words(db, "load --db DB"), &long).fails(1, &["line 1", "the key has 70000 bytes"]);
-    on(db, "load --db DB /nowhere/x.tsv").fails(1, &["/nowhere/x.tsv", "No such file"]);
-    on(db, "load --db DB /").fails(1, &["is a directory"]);
+    with_input(words(db, "load --db DB"), &long).fails(4, &["line 1", "the key has 70000 bytes"]);
+    on(db, "load --db DB /nowhere/x.tsv").fails(4, &["/nowhere/x.tsv", "No such file"]);
+    on(db, "load --db DB /").fails(4, &["is a directory"]);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn verify_names_what_is_wrong() {
     let footer = bytes.len() - 10;
     bytes[footer] ^= 0x40;
     std::fs::write(&table, bytes).unwrap();
-    on(db, "get --db DB key00000").fails(1, &[name, "ringdb verify"]);
+    on(db, "get --db DB key00000").fails(4, &[name, "ringdb verify"]);
     let report = on(db, "verify --db DB --json").code(1).json();
     assert!(report["problems"][0]["file"].as_str().unwrap().ends_with(name), "{report}");
 }
@@ -261,7 +261,7 @@ fn verify_names_what_is_wrong() {
 fn an_occupied_place_is_not_recommended() {
     let dir = tempdir().unwrap();
     std::fs::write(dir.path().join("mail"), "dear").unwrap();
-    let ran = on(dir.path(), "put --db DB k v").code(1);
+    let ran = on(dir.path(), "put --db DB k v").code(4);
     assert!(ran.err.contains("mail") && ran.err.contains("new or empty one"), "{}", ran.err);
     assert!(!ran.err.contains("make one"), "{}", ran.err);
 }
@@ -273,7 +273,7 @@ fn an_error_that_nobody_reads_is_no_panic() {
     let (read, write) = std::io::pipe().unwrap();
     drop(read);
     let status = child.stdout(std::process::Stdio::null()).stderr(write).status().unwrap();
-    assert_eq!(status.code(), Some(1));
+    assert_eq!(status.code(), Some(4));
 }
 
 #[test]
@@ -283,22 +283,22 @@ fn reading_makes_nothing_and_says_what_is_missing() {
     for verb in
         ["get --db DB k", "scan --db DB", "count --db DB", "stats --db DB", "verify --db DB", "dump --db DB"]
     {
-        on(db, verb).fails(1, &["no store in", "nothing"]);
+        on(db, verb).fails(4, &["no store in", "nothing"]);
         assert!(!db.exists(), "{verb}");
     }
     for verb in
         ["del --db DB k", "compact --db DB", "checkpoint --db DB /tmp/x", "keyspaces --db DB --drop x"]
     {
-        on(db, verb).fails(1, &["no store in"]);
+        on(db, verb).fails(4, &["no store in"]);
         assert!(!db.exists(), "{verb}");
     }
     let empty = dir.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
-    on(&empty, "get --db DB k").fails(1, &["no store in"]);
+    on(&empty, "get --db DB k").fails(4, &["no store in"]);
     assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
     let file = dir.path().join("file");
     std::fs::write(&file, b"x").unwrap();
-    on(&file, "count --db DB").fails(1, &["is a file"]);
+    on(&file, "count --db DB").fails(4, &["is a file"]);
 }
 
 #[test]
@@ -307,8 +307,8 @@ fn a_store_in_use_refuses_writers_and_serves_readers() {
     let db = &dir.path().join("db");
     let open = ringdb::Db::open(db, ringdb::Options::default()).unwrap();
     open.put(b"k", b"v").unwrap();
-    on(db, "put --db DB k w").fails(1, &["open in another process"]);
-    on(db, "compact --db DB").fails(1, &["open in another process"]);
+    on(db, "put --db DB k w").fails(4, &["open in another process"]);
+    on(db, "compact --db DB").fails(4, &["open in another process"]);
     assert_eq!(on(db, "get --db DB k").ok().text(), "v\n");
     assert_eq!(on(db, "count --db DB").ok().text(), "1\n");
     on(db, "verify --db DB").ok();
@@ -395,6 +395,47 @@ fn a_simulated_disk_says_that_it_is_gone_afterwards() {
     assert_eq!(put.err.matches("is gone when this command ends").count(), 1, "{}", put.err);
     assert!(put.err.contains("sim?seed=5"), "{}", put.err);
     assert!(!db.exists());
-    on(db, "put --db DB apple red --io sim?plan=on+write+EIO").fails(1, &["Input/output error"]);
+    on(db, "put --db DB apple red --io sim?plan=on+write+EIO").fails(4, &["Input/output error"]);
     on(db, "put --db DB apple red --io sim?plan=on+write+EWHAT").fails(2, &["'EWHAT' is no action"]);
+}
+
+/// The flags of the descriptors of tables that a verb opens, as strace sees them.
+#[test]
+fn direct_reads_are_for_every_verb_and_in_settings_files() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let db = dir.path().join("db");
+    on(&db, "bench --db DB --workloads fillseq,flush --num 20000 --cache-bytes 4MiB").ok();
+    let conf = dir.path().join("io.conf");
+    std::fs::write(&conf, "io = posix\ndirect_reads = true\n").unwrap();
+    let trace = dir.path().join("trace");
+    let direct = |line: &str| {
+        let line = line.replace("DB", db.to_str().unwrap());
+        let ran = std::process::Command::new("strace")
+            .args(["-f", "-qq", "-e", "trace=fcntl,fadvise64", "-o"])
+            .arg(&trace)
+            .arg(env!("CARGO_BIN_EXE_ringdb"))
+            .args(line.split_whitespace())
+            .output()
+            .ok()?;
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let text = std::fs::read_to_string(&trace).unwrap();
+        Some((text.contains("O_DIRECT"), text.contains("POSIX_FADV_RANDOM")))
+    };
+    let key = "0000000000000001";
+    let Some(first) = direct("count --db DB --io posix") else {
+        return println!("SKIPPED: there is no strace here");
+    };
+    assert_eq!(first, (false, true), "buffered, without read-ahead");
+    let asked = [
+        "count --db DB --io posix --direct-reads".to_string(),
+        format!("count --db DB --io @{}", conf.display()),
+        "scan --db DB --io posix --limit 1 --direct-reads".into(),
+        "stats --db DB --io posix --direct-reads".into(),
+        "dump --db DB --io posix --direct-reads -o /dev/null".into(),
+        format!("put --db DB --io posix --direct-reads {key} v"),
+    ];
+    for line in asked {
+        let (o_direct, advised) = direct(&line).unwrap();
+        assert!(o_direct && !advised, "{line}");
+    }
 }

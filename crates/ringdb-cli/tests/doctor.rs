@@ -99,8 +99,8 @@ fn text_for_people_and_wrong_usage() {
     }
     assert!(entries(dir.path()).is_empty());
     ringdb(["doctor"]).fails(2, &["--db", "--dir"]);
-    ringdb(["doctor", "--db", d]).fails(1, &["no store in"]);
-    ringdb(["doctor", "--dir", "/nowhere/at/all"]).fails(1, &["/nowhere/at/all"]);
+    ringdb(["doctor", "--db", d]).fails(4, &["no store in"]);
+    ringdb(["doctor", "--dir", "/nowhere/at/all"]).fails(4, &["/nowhere/at/all"]);
 }
 
 fn launcher(dir: &Path) -> Option<PathBuf> {
@@ -128,7 +128,7 @@ fn where_seccomp_refuses_rings_auto_goes_on_and_says_why() {
         let got = under(&wrapper, &["get", "--db", db, "apple"]).unwrap().ok();
         assert_eq!(got.text(), "red\n");
         let named = under(&wrapper, &["get", "--db", db, "--io", "io_uring", "apple"]).unwrap();
-        named.fails(1, &["io_uring_setup", word]);
+        named.fails(4, &["io_uring_setup", word]);
         let json = under(&wrapper, &["doctor", "--db", db, "--json"]).unwrap().ok().json();
         assert_eq!(json["system"]["seccomp_filter"], true);
         let ring = feature(&json, "io_uring");

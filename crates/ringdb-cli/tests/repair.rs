@@ -65,7 +65,7 @@ fn verify_says_which_block_and_keys_and_how_much() {
     assert_eq!(json["damaged_blocks"], 1);
     // The others are served; a table that cannot be opened is listed.
     assert_eq!(on(db, "get --db DB key04999").ok().text(), "v".repeat(100) + "\n");
-    on(db, "count --db DB").fails(1, &["ringdb verify", "ringdb salvage"]);
+    on(db, "count --db DB").fails(4, &["ringdb verify", "ringdb salvage"]);
     change(&table(db), usize::MAX);
     assert!(on(db, "stats --db DB").ok().text().contains("DAMAGED"));
     assert_eq!(on(db, "verify --db DB --json").code(1).json()["problems"][0]["kind"], "table");

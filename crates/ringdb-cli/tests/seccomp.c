@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 int main(int argc, char **argv) {
-    if (argc < 3) return 125;
+    if (argc < 3)
+        return 125;
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),

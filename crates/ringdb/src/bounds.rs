@@ -1,4 +1,4 @@
-//! [`KeyRange`]: what `range` takes.
+//! [`KeyRange`]: what `range` takes; [`Bounds`]: what becomes of it inside.
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
@@ -54,6 +54,27 @@ pub(crate) fn of_prefix(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         }
     }
     (Bound::Included(prefix.to_vec()), Bound::Unbounded)
+}
+
+/// The internal keys that an iterator may return.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    /// The first.
+    pub lower: Vec<u8>,
+    /// Before this; `None`: no end.
+    pub upper: Option<Vec<u8>>,
+}
+
+impl Bounds {
+    /// Whether all keys within are before `key`.
+    pub fn end_before(&self, key: &[u8]) -> bool {
+        self.upper.as_ref().is_some_and(|upper| upper.as_slice() <= key)
+    }
+
+    /// Whether keys from `smallest` to `largest` may be within.
+    pub fn overlap(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        self.lower.as_slice() <= largest && !self.end_before(smallest)
+    }
 }
 
 #[cfg(test)]

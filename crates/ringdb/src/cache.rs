@@ -1,22 +1,28 @@
-//! [`Cache`]: one memory budget for data blocks, indexes, filters and memtables.
+//! [`Cache`]: one memory budget for data blocks and everything else that a store keeps in memory.
 //!
 //! Data blocks live in the frames of one arena; each table has its own array of slots, so that a hit is one
-//! load and no hashing. A block larger than a frame lives in [`LargeBlocks`]. What indexes, filters and
-//! memtables take is taken from the frames: the limit of the arena is recomputed whenever one of them changes.
-//! A floor of frames stays, so that reading goes on when the rest has eaten the budget.
+//! load and no hashing. A block larger than a frame lives in [`LargeBlocks`]. All others, the [`Owner`]s, hold a
+//! [`Charge`], and what they take is taken from the blocks: a charge that grows evicts before it returns, so that
+//! memory is given back before it is taken. A floor of frames stays, so that reading goes on when the rest has
+//! eaten the budget.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use engineswap::mem::{AlignedBuf, FrameArena, FreeFrame, SlotArray};
+use engineswap::mem::AlignedBuf;
+use latchfree::epoch::Collector;
+use latchfree::{FrameArena, FreeFrame, SlotArray};
 
 use crate::sync::{Mutex, lock};
 
+mod charge;
 mod large;
 
+use charge::OWNERS;
+pub(crate) use charge::{Charge, Owner};
 pub(crate) use large::LargeBlocks;
 
-/// Frames that are never given up to indexes, filters and memtables.
+/// Frames that are never given up to the others.
 const FLOOR_FRAMES: usize = 64;
 /// Counters are kept apart for this many threads.
 const STRIPES: usize = 16;
@@ -27,9 +33,8 @@ pub(crate) struct Cache {
     frame_bytes: usize,
     capacity: u64,
     large: LargeBlocks,
-    index_bytes: AtomicU64,
-    filter_bytes: AtomicU64,
-    memtable_bytes: AtomicU64,
+    /// What each [`Owner`] takes.
+    owned: [AtomicU64; OWNERS],
     /// Serialises recomputing the limit, so that the last one sees every change.
     limit: Mutex<()>,
     frame_limit: AtomicUsize,
@@ -52,14 +57,17 @@ pub(crate) struct CacheStats {
     pub used_bytes: u64,
     pub index_bytes: u64,
     pub filter_bytes: u64,
+    pub memtable_bytes: u64,
+    pub background_bytes: u64,
+    pub iterator_bytes: u64,
     pub hits: u64,
     pub misses: u64,
     pub filter_negatives: u64,
 }
 
 impl Cache {
-    /// A cache whose blocks, indexes, filters and memtables together take about `capacity` bytes, with frames
-    /// of `frame_bytes` (the size of a data block).
+    /// A cache whose blocks and all that is charged to it take `capacity` bytes together, with frames of
+    /// `frame_bytes` (the size of a data block).
     pub fn new(capacity: u64, frame_bytes: usize) -> Arc<Cache> {
         let max_frames =
             (capacity / frame_bytes as u64).clamp(FLOOR_FRAMES as u64, u32::MAX as u64 / 2) as usize;
@@ -68,9 +76,7 @@ impl Cache {
             frame_bytes,
             capacity,
             large: LargeBlocks::new(),
-            index_bytes: AtomicU64::new(0),
-            filter_bytes: AtomicU64::new(0),
-            memtable_bytes: AtomicU64::new(0),
+            owned: Default::default(),
             limit: Mutex::new(()),
             frame_limit: AtomicUsize::new(max_frames),
             stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
@@ -85,6 +91,11 @@ impl Cache {
     /// How many frames blocks may take at this moment.
     pub fn frame_limit(&self) -> usize {
         self.frame_limit.load(Relaxed)
+    }
+
+    /// Whose guards the blocks and views of the store are read under.
+    pub fn collector(&self) -> &Collector {
+        self.arena.collector()
     }
 
     /// Slots for a table of `blocks` blocks.
@@ -114,43 +125,59 @@ impl Cache {
 
     /// Counts a table's index and filter in.
     pub fn table_opened(&self, index_bytes: u64, filter_bytes: u64) {
-        self.index_bytes.fetch_add(index_bytes, Relaxed);
-        self.filter_bytes.fetch_add(filter_bytes, Relaxed);
-        self.recompute();
+        self.owned[Owner::Filters as usize].fetch_add(filter_bytes, Relaxed);
+        self.add(Owner::Indexes, index_bytes);
     }
 
     /// Counts a table's index and filter out, and forgets its large blocks.
     pub fn table_closed(&self, file_id: u64, index_bytes: u64, filter_bytes: u64) {
-        self.index_bytes.fetch_sub(index_bytes, Relaxed);
-        self.filter_bytes.fetch_sub(filter_bytes, Relaxed);
         self.large.forget_file(file_id);
+        self.owned[Owner::Filters as usize].fetch_sub(filter_bytes, Relaxed);
+        self.subtract(Owner::Indexes, index_bytes);
+    }
+
+    /// Counts `bytes` of somebody's in, which are about to be allocated: blocks make room.
+    pub fn charge(self: &Arc<Self>, owner: Owner, bytes: u64) -> Charge {
+        Charge::new(self, owner, bytes)
+    }
+
+    fn add(&self, owner: Owner, bytes: u64) {
+        self.owned[owner as usize].fetch_add(bytes, Relaxed);
         self.recompute();
     }
 
-    /// Says what all memtables take together. Cheap when it has changed little.
-    pub fn set_memtable_bytes(&self, bytes: u64) {
-        let old = self.memtable_bytes.swap(bytes, Relaxed);
-        if old.abs_diff(bytes) >= self.capacity / 256 || (bytes == 0) != (old == 0) {
-            self.recompute();
-        }
+    fn subtract(&self, owner: Owner, bytes: u64) {
+        self.owned[owner as usize].fetch_sub(bytes, Relaxed);
+        self.recompute();
+    }
+
+    fn owned_by(&self, owner: Owner) -> u64 {
+        self.owned[owner as usize].load(Relaxed)
+    }
+
+    /// How many bytes an iterator may read ahead outside of the cache: all of them together a sixteenth.
+    pub fn read_ahead_bytes(&self) -> u64 {
+        (self.capacity / 16).saturating_sub(self.owned_by(Owner::Iterators))
     }
 
     fn block_budget(&self) -> u64 {
-        let others = self.index_bytes.load(Relaxed)
-            + self.filter_bytes.load(Relaxed)
-            + self.memtable_bytes.load(Relaxed);
+        let others = self.owned.iter().map(|o| o.load(Relaxed)).fold(0, u64::saturating_add);
         self.capacity.saturating_sub(others).max((FLOOR_FRAMES * self.frame_bytes) as u64)
     }
 
     fn recompute(&self) {
-        let _one_at_a_time = lock(&self.limit);
-        let budget = self.block_budget();
-        // What indexes and memtables take, they take from both kinds of blocks.
-        self.large.shrink(budget / 2);
-        let bytes = budget.saturating_sub(self.large.bytes());
-        let frames = ((bytes / self.frame_bytes as u64) as usize).max(FLOOR_FRAMES);
-        self.frame_limit.store(frames, Relaxed);
-        self.arena.set_limit(frames);
+        {
+            let _one_at_a_time = lock(&self.limit);
+            let budget = self.block_budget();
+            // What the others take, they take from both kinds of blocks.
+            self.large.shrink(budget / 2);
+            let bytes = budget.saturating_sub(self.large.bytes());
+            let frames = ((bytes / self.frame_bytes as u64) as usize).max(FLOOR_FRAMES);
+            self.frame_limit.store(frames, Relaxed);
+            self.arena.set_limit(frames);
+        }
+        // Without the lock: what is dropped with the blocks may be charged too.
+        self.arena.shrink();
     }
 
     #[inline]
@@ -188,8 +215,11 @@ impl Cache {
         CacheStats {
             capacity_bytes: self.capacity,
             used_bytes: self.arena.in_use() as u64 * self.frame_bytes as u64 + self.large.bytes(),
-            index_bytes: self.index_bytes.load(Relaxed),
-            filter_bytes: self.filter_bytes.load(Relaxed),
+            index_bytes: self.owned_by(Owner::Indexes),
+            filter_bytes: self.owned_by(Owner::Filters),
+            memtable_bytes: self.owned_by(Owner::Memtables),
+            background_bytes: self.owned_by(Owner::Background),
+            iterator_bytes: self.owned_by(Owner::Iterators),
             hits: sum(|s| &s.hits),
             misses: sum(|s| &s.misses),
             filter_negatives: sum(|s| &s.filter_negatives),
@@ -217,14 +247,14 @@ mod tests {
         assert_eq!(cache.frame_limit(), 1024);
         cache.table_opened(1 << 20, 0);
         assert_eq!(cache.frame_limit(), 768);
-        cache.set_memtable_bytes(1 << 20);
+        let memtables = cache.charge(Owner::Memtables, 1 << 20);
         assert_eq!(cache.frame_limit(), 512);
         cache.keep_large(1, 2, &Arc::new(AlignedBuf::zeroed(256 << 10)));
         assert_eq!(cache.frame_limit(), 448);
         // The floor holds whatever the others take.
-        cache.set_memtable_bytes(64 << 20);
+        memtables.set(64 << 20);
         assert_eq!(cache.frame_limit(), FLOOR_FRAMES);
-        cache.set_memtable_bytes(0);
+        drop(memtables);
         cache.table_closed(1, 1 << 20, 0);
         assert_eq!(cache.frame_limit(), 1024);
         assert_eq!(cache.stats().index_bytes, 0);
@@ -237,12 +267,41 @@ mod tests {
             cache.keep_large(1, i, &Arc::new(AlignedBuf::zeroed(1 << 20)));
         }
         assert_eq!((cache.large().bytes(), cache.frame_limit()), (8 << 20, 2048));
+        let memtables = cache.charge(Owner::Memtables, 0);
         for mib in [8, 12, 15, 40] {
-            cache.set_memtable_bytes(mib << 20);
+            memtables.set(mib << 20);
             let left = (16u64 << 20).saturating_sub(mib << 20).max((FLOOR_FRAMES * 4096) as u64);
             assert!(cache.large().bytes() <= left / 2, "{} of {left}", cache.large().bytes());
             assert!(cache.large().bytes() + cache.frame_limit() as u64 * 4096 <= left);
         }
+    }
+
+    #[test]
+    fn blocks_make_room_before_a_charge_returns() {
+        let cache = Cache::new(4 << 20, 4096);
+        let slots = cache.slots(1024);
+        for i in 0..1000 {
+            slots.publish(i, cache.frame().unwrap()).unwrap();
+        }
+        let others: Vec<Charge> =
+            (1..=3).map(|_| cache.charge(Owner::Background, 1 << 20)).inspect(|_| settle(&cache)).collect();
+        assert_eq!(cache.frame_limit(), 256);
+        assert_eq!(cache.stats().background_bytes, 3 << 20);
+        drop(others);
+        assert_eq!((cache.frame_limit(), cache.stats().background_bytes), (1024, 0));
+    }
+
+    /// The frames in use are no more than the limit, once no other test's guard holds up what was evicted.
+    fn settle(cache: &Cache) {
+        let most = cache.frame_limit();
+        for _ in 0..10_000 {
+            if cache.arena.in_use() <= most {
+                return;
+            }
+            cache.collector().collect();
+            std::thread::yield_now();
+        }
+        panic!("{} frames in use, {most} allowed", cache.arena.in_use());
     }
 
     #[test]

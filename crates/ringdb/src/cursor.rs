@@ -18,6 +18,12 @@ pub(crate) trait Cursor {
     fn kind(&self) -> Kind;
     /// The value; empty for a tombstone. Only when valid.
     fn value(&self) -> &[u8];
+    /// To be called before [`Cursor::value`] of a cursor that may leave large values where they are until then, as
+    /// compactions' do. Only when valid.
+    #[inline]
+    fn load_value(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// To the first (newest) version of the first key at or after `key`.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
     /// To the first (newest) version of the first key.
@@ -67,6 +73,10 @@ macro_rules! forward_to_inner {
             #[inline]
             fn value(&self) -> &[u8] {
                 (**self).value()
+            }
+            #[inline]
+            fn load_value(&mut self) -> Result<()> {
+                (**self).load_value()
             }
             fn seek(&mut self, key: &[u8]) -> Result<()> {
                 (**self).seek(key)

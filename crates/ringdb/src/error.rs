@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Passing trouble (the lock is held, no space): mend the cause and call again.
+    /// Passing trouble (the lock is held; no space, descriptors or memory): mend the cause and call again.
     Retry,
     /// The store has stopped writing, or the I/O layer fails: reopen after the cause is mended.
     Stop,
@@ -39,8 +39,8 @@ pub enum Error {
     /// The store has stopped accepting writes after an I/O failure.
     #[error("the store has stopped writing: {0}; reads go on; reopen it when the cause is mended")]
     Stopped(String),
-    /// Another process has the store open.
-    #[error("{} is open in another process (its LOCK file is held); close it there, or open read-only", .0.display())]
+    /// Another process has the store open, or this one has already.
+    #[error("{} is open in {}", .0.display(), crate::db::holder(.0))]
     Locked(PathBuf),
     /// There is no store, and none was to be created.
     #[error("no store in {}: {detail}", path.display())]
@@ -79,12 +79,15 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Io(e) => match e.kind() {
-                engineswap::ErrorKind::NoSpace | engineswap::ErrorKind::Locked => ErrorKind::Retry,
+                engineswap::ErrorKind::NoSpace
+                | engineswap::ErrorKind::Exhausted
+                | engineswap::ErrorKind::Locked => ErrorKind::Retry,
                 engineswap::ErrorKind::UnexpectedEof => ErrorKind::Repair,
                 engineswap::ErrorKind::NotFound
                 | engineswap::ErrorKind::AlreadyExists
                 | engineswap::ErrorKind::PermissionDenied
                 | engineswap::ErrorKind::Unsupported
+                | engineswap::ErrorKind::CrossesFileSystems
                 | engineswap::ErrorKind::InvalidInput => ErrorKind::FixCall,
                 _ => ErrorKind::Stop,
             },

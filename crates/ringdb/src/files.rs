@@ -10,6 +10,11 @@ pub(crate) const CURRENT: &str = "CURRENT";
 /// CURRENT before it is renamed into place.
 pub(crate) const CURRENT_TMP: &str = "CURRENT.tmp";
 
+/// What a recovery appends to the names of tables that nothing refers to, when it is not sure of itself.
+pub(crate) const ORPHAN: &str = ".orphan";
+/// And to the names of damaged log segments.
+pub(crate) const DAMAGED: &str = ".damaged";
+
 /// No store has given out larger numbers: a file that has one is not its own, and counting on would overflow.
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 

@@ -13,8 +13,8 @@ use std::path::Path;
 
 use engineswap::{Io, OpenHow, Purpose};
 
-pub use crate::batch::fuzzing::run as batch;
 pub use crate::log::fuzzing::{describe as describe_log, run as log, seal as seal_log};
+pub use crate::log::payload::fuzzing::run as batch;
 pub use crate::manifest::fuzzing::{describe as describe_manifest, run as manifest, seal as seal_manifest};
 pub use store::{describe as describe_store, make as make_store};
 

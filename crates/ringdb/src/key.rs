@@ -3,6 +3,8 @@
 //! Ids below 0xF0 are one byte; larger ones are 0xF0 and four bytes, big endian. Byte order of internal keys
 //! is (id, user key). Id 0 is the default keyspace. Ids are never used twice.
 
+use crate::{Error, Result};
+
 /// Sequence number of a write: later writes have larger numbers. The first is 1.
 pub(crate) type Seq = u64;
 
@@ -13,6 +15,9 @@ pub(crate) const SEQ_MAX: Seq = (1 << 56) - 1;
 pub const MAX_KEY_BYTES: usize = 64 << 10;
 /// Longest value in bytes.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
+
+/// Most bytes of one batch: what one frame of the log can hold.
+pub(crate) const MAX_BATCH_BYTES: usize = 2 << 30;
 
 /// What a version of a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +68,24 @@ pub(crate) fn split(internal: &[u8]) -> Option<(u32, &[u8])> {
     (first == WIDE && id >= WIDE as u32).then_some((id, rest))
 }
 
+/// Whether a key and a value are within the limits.
+#[inline]
+pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
+    if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES {
+        return Err(too_long(key, value));
+    }
+    Ok(())
+}
+
+#[cold]
+fn too_long(key: &[u8], value: &[u8]) -> Error {
+    Error::Invalid(if key.len() > MAX_KEY_BYTES {
+        format!("a key of {} bytes is too long: at most {MAX_KEY_BYTES} (64 KiB)", key.len())
+    } else {
+        format!("a value of {} bytes is too long: at most {MAX_VALUE_BYTES} (1 GiB)", value.len())
+    })
+}
+
 /// Where a keyspace's internal keys begin, and where those of larger ids do.
 pub(crate) fn bounds_of(id: u32) -> (Vec<u8>, Vec<u8>) {
     (Prefix::new(id).as_slice().to_vec(), Prefix::new(id.saturating_add(1)).as_slice().to_vec())
@@ -89,7 +112,8 @@ impl KeyBuf {
         let len = prefix.len() + key.len();
         let mut b = KeyBuf { inline: [0; 64], heap: Vec::new(), len };
         if len <= 64 {
-            b.inline[..prefix.len()].copy_from_slice(prefix.as_slice());
+            // All of it, of fixed length: the key overwrites what does not count.
+            b.inline[..prefix.bytes.len()].copy_from_slice(&prefix.bytes);
             b.inline[prefix.len()..len].copy_from_slice(key);
         } else {
             b.heap.reserve_exact(len);

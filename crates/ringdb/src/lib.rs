@@ -53,8 +53,10 @@
 //! to the device, so every logged write to it is durable. Writes of different levels keep one order: a write that
 //! was not logged is lost alone, and never brings an older value back over a newer one that was logged.
 //!
-//! If writing or syncing fails, the store stops writing ([`Error::Stopped`]), goes on reading, and has to be
-//! reopened: what a failed sync has left on the disk cannot be known.
+//! What the system only refuses (space, descriptors, memory) is an error of kind [`ErrorKind::Retry`], and
+//! the store goes on when the shortage ends. If writing or syncing fails, the store stops writing
+//! ([`Error::Stopped`]), goes on reading, and has to be reopened: what a failed sync has left on the disk
+//! cannot be known.
 //!
 //! # Limits
 //!
@@ -62,10 +64,10 @@
 //! time has a store open for writing; any number may read beside it ([`Db::open_read_only`]).
 #![forbid(unsafe_code)]
 
-mod batch;
 mod bounds;
 mod cache;
 mod coding;
+mod commit;
 mod compaction;
 mod cursor;
 mod db;
@@ -87,24 +89,25 @@ mod mutation;
 mod options;
 mod purpose;
 mod salvage;
-#[cfg(not(shuttle))]
+#[cfg(all(not(shuttle), feature = "sim"))]
 pub mod sim;
 mod stats;
+mod stop;
+mod store_dir;
 mod sync;
 mod table;
 mod value;
 
-pub use batch::WriteBatch;
 pub use bounds::KeyRange;
-pub use db::{Db, Iter, Keyspace, Snapshot};
+pub use db::{Db, Iter, Keyspace, Snapshot, WriteBatch};
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use options::{Compression, Durability, Options, ReadOptions, WriteOptions};
 pub use purpose::NAMES as IO_PURPOSES;
-pub use salvage::{Progress, SalvageLoss, SalvageOptions, SalvageReport, salvage};
-pub use stats::{DamagedTable, LevelStats, Stats, VerifyOptions, VerifyProblem, VerifyReport};
+pub use salvage::{SalvageLoss, SalvageOptions, SalvageReport, salvage};
+pub use stats::{DamagedTable, LevelStats, Progress, Stats, VerifyOptions, VerifyProblem, VerifyReport};
 pub use value::Value;
 
 /// The README's examples, run as doc tests.

@@ -50,12 +50,18 @@ mutations! {
     DropTombstones "drop-tombstones",
     /// After a recovery numbers are given out again that the log has used.
     ReuseSequenceNumbers "reuse-sequence-numbers",
+    /// After a sync of the store's directory has failed, a later one that succeeds is believed.
+    ForgetFailedDirectorySync "forget-failed-directory-sync",
     /// Edits of the manifest are not synced.
     SkipManifestSync "skip-manifest-sync",
     /// CURRENT names a manifest that is not durable.
     CurrentBeforeManifest "current-before-manifest",
     /// CURRENT is put in force before its own bytes are durable.
     SkipCurrentSync "skip-current-sync",
+    /// The manifest says that it is durable up to the end of the edit that is just being written.
+    MarkEarly "mark-early",
+    /// The manifest says that the newest segment of the log has a durable frame, and its name, when neither is known.
+    VouchEarly "vouch-early",
     /// The store goes on writing after a failure of the log or the manifest.
     GoOnAfterFailure "go-on-after-failure",
 }

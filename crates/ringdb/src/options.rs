@@ -35,7 +35,17 @@ pub enum Compression {
 pub struct Options {
     /// The I/O engine's URI; `auto` takes the best that works. Default `auto`.
     pub io: String,
-    /// Budget in bytes for block cache, index, filters and memtables together. Default 256 MiB.
+    /// Budget in bytes for all that the store keeps in memory: cached blocks, indexes, filters, memtables, buffers of
+    /// flushes and compactions, what iterators read ahead. Default 256 MiB.
+    ///
+    /// The promise: anonymous memory of the store (`RssAnon`) is at most the budget and 32 MiB. Log segments that are
+    /// mapped (`RssFile`, only without `Durability::Sync`) come on top: three, of a sixteenth of the budget each,
+    /// 16 MiB at most. It holds for up to eight background threads (2 MiB for each further one), and while indexes and
+    /// filters, which stay in memory, leave room: about 1.5 % of the data. What one call makes comes on top: a value
+    /// larger than an eighth of the budget takes its size twice while it is put or read (the caller's copy is one of
+    /// them), once for each compacting thread that merges it, and once for each table that an iterator stands on. An
+    /// iterator holds one block of each level, and the memtables of its moment until it is dropped.
+    /// [`crate::Stats`] says who has what.
     pub cache_bytes: u64,
     /// A memtable is flushed when it holds about this many bytes. Default 64 MiB, at most a quarter of `cache_bytes`.
     pub memtable_bytes: u64,
@@ -57,6 +67,11 @@ pub struct Options {
     pub table_bytes: u64,
     /// The manifest is rewritten when it is this large (and twice as large as when it was begun). Default 4 MiB.
     pub manifest_bytes: u64,
+    /// Read tables past the page cache (O_DIRECT, where direct transfers need no more than 4 KiB of alignment; else
+    /// through it all the same). Memory is then bounded by `cache_bytes`, and what is not in the cache comes from the
+    /// device. Default false: what free memory holds of the tables is read from there; the kernel gives that memory up
+    /// when somebody needs it.
+    pub direct_reads: bool,
     /// Make the store if it is missing. Default true.
     pub create_if_missing: bool,
     /// If the log is corrupt before its tail, recover what precedes the damage instead of failing. Default false.
@@ -78,6 +93,7 @@ impl Default for Options {
             log_segment_bytes: 0,
             table_bytes: 0,
             manifest_bytes: 4 << 20,
+            direct_reads: false,
             create_if_missing: true,
             recover_damaged_log: false,
         }
@@ -126,6 +142,8 @@ impl Options {
         with_table_bytes table_bytes: u64,
         /// Sets the size in bytes from which on the manifest is rewritten.
         with_manifest_bytes manifest_bytes: u64,
+        /// Sets whether tables are read past the page cache.
+        with_direct_reads direct_reads: bool,
         /// Sets whether a missing store is made.
         with_create_if_missing create_if_missing: bool,
         /// Sets whether what precedes damage in the log is recovered.

@@ -1,6 +1,11 @@
 //! What a store says of itself.
 
+use std::sync::Arc;
+
 use serde::Serialize;
+
+/// Is told how many bytes have been read, and of how many.
+pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Counters and sizes of an open store. Counters start at 0 when it is opened.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -28,9 +33,19 @@ pub struct Stats {
     pub snapshots: u64,
     /// The memory budget in bytes.
     pub cache_capacity_bytes: u64,
+    /// Bytes that count against it: those of cached blocks, indexes, filters, memtables, background work, iterators.
+    pub memory_bytes: u64,
+    /// Bytes of memory that memtables take: also of those that are flushed but still read by iterators.
+    pub memtable_memory_bytes: u64,
+    /// Bytes of the buffers of flushes and compactions.
+    pub background_memory_bytes: u64,
+    /// Bytes of blocks that iterators hold outside of the cache.
+    pub iterator_memory_bytes: u64,
+    /// Bytes of log segments that are mapped into memory, besides the budget.
+    pub log_mapped_bytes: u64,
     /// Bytes of cached blocks.
     pub cache_used_bytes: u64,
-    /// Bytes of resident indexes.
+    /// Bytes of resident indexes, and of the slots of the blocks that they name.
     pub index_bytes: u64,
     /// Bytes of resident filters.
     pub filter_bytes: u64,
@@ -56,6 +71,8 @@ pub struct Stats {
     pub compactions: u64,
     /// Tables moved to the next level without being rewritten.
     pub trivial_moves: u64,
+    /// Why compactions, moves and removals of tables were done, and how many for each reason.
+    pub compaction_reasons: Vec<(&'static str, u64)>,
     /// Bytes read by compactions.
     pub compaction_read_bytes: u64,
     /// Bytes written by compactions.
@@ -188,13 +205,13 @@ pub struct VerifyProblem {
 #[non_exhaustive]
 pub struct VerifyOptions {
     /// Is told how many bytes have been read, and of how many, about every MiB.
-    pub progress: Option<crate::Progress>,
+    pub progress: Option<Progress>,
 }
 
 impl VerifyOptions {
     /// Sets what is told how far it is.
     #[must_use]
-    pub fn with_progress(mut self, progress: crate::Progress) -> Self {
+    pub fn with_progress(mut self, progress: Progress) -> Self {
         self.progress = Some(progress);
         self
     }

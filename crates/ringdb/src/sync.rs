@@ -13,8 +13,27 @@ pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
 
-#[cfg(not(shuttle))]
+#[cfg(all(not(shuttle), feature = "sim"))]
 use crate::sim;
+
+/// In a build without simulations no thread is one of a simulation's.
+#[cfg(all(not(shuttle), not(feature = "sim")))]
+mod sim {
+    use super::{Mutex, MutexGuard};
+    use std::time::Duration;
+
+    pub(super) const fn any() -> bool {
+        false
+    }
+    pub(super) const fn is_task() -> bool {
+        false
+    }
+    pub(super) fn notify(_place: usize) {}
+    pub(super) fn wait(_place: usize, _most: Option<Duration>) {}
+    pub(super) fn lock<T: ?Sized>(_m: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        None
+    }
+}
 
 /// A condition variable.
 #[cfg(not(shuttle))]

@@ -16,6 +16,7 @@ fn options(d: Durability) -> Options {
         .with_cache_bytes(2 << 20)
         .with_memtable_bytes(64 << 10)
         .with_background_threads(1)
+        .with_direct_reads(d == Durability::Sync)
         .with_durability(d)
 }
 
@@ -189,6 +190,204 @@ fn a_compaction_that_found_the_disk_full_is_forgotten_when_there_is_room() {
     db.compact_range(..).unwrap();
     assert_eq!(db.stats().write_delay_reason, None);
     db.close().unwrap();
+}
+
+/// Passes everything on, but its clock stands still: what waits for a delay to pass waits for ever.
+struct Standing(Arc<dyn Env>);
+
+impl Env for Standing {
+    fn now(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+    fn sleep(&self, d: Duration) {
+        self.0.sleep(d);
+    }
+    fn spawn(
+        &self,
+        name: &str,
+        background: bool,
+        f: Box<dyn FnOnce() + Send>,
+    ) -> std::io::Result<ringdb::Join> {
+        self.0.spawn(name, background, f)
+    }
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}
+
+#[test]
+fn the_passing_trouble_of_a_compaction_does_not_fail_a_flush() {
+    let disk = Disk::new(1);
+    let env = Arc::new(Standing(SystemEnv::shared()));
+    let db = Db::open_with_env(Path::new("/srv/db"), options(Durability::Process), disk.io(), env).unwrap();
+    for i in 0..2 {
+        (0..40).for_each(|k| db.put(format!("{k:03}"), vec![i; 700]).unwrap());
+        db.flush().unwrap();
+    }
+    disk.set_plan(Plan::parse("on write *.sst ENOSPC").unwrap());
+    assert_eq!(db.compact_range(..).unwrap_err().kind(), ErrorKind::Retry);
+    disk.set_plan(Plan::none());
+    db.put("more", "x").unwrap();
+    db.flush().unwrap();
+}
+
+/// Each kind of shortage comes while the store is at work, lasts for a while, and passes.
+#[test]
+fn a_store_goes_on_by_itself_when_a_shortage_ends() {
+    let shortages = [
+        "on open,create EMFILE",
+        "on open,create ENFILE",
+        "on open,create,map,allocate ENOMEM",
+        "on submit ENOMEM",
+        "on create,allocate ENOSPC",
+        "on write MANIFEST* ENOSPC",
+        "on write MANIFEST* full 100",
+        "on write MANIFEST* ENOMEM",
+    ];
+    for (d, shortage) in
+        [Durability::Process, Durability::Sync].into_iter().flat_map(|d| shortages.map(|s| (d, s)))
+    {
+        let what = format!("{d:?}, {shortage}");
+        let disk = Disk::new(7);
+        let path = Path::new("/srv/db");
+        let db = Db::open_with_env(path, options(d), disk.io(), SystemEnv::shared()).unwrap();
+        let shortage = Plan::parse(shortage).unwrap();
+        let plenty = Plan::parse("on any nth 1 full 1000m").unwrap();
+        // So much that memtables, log segments and compactions are needed. The shortage comes again and again.
+        for i in 0..120 {
+            if i % 30 == 0 {
+                disk.set_plan(shortage.clone());
+            }
+            let mut tries = 0;
+            while let Err(e) = db.put(format!("{i:04}"), vec![b'v'; 3000]) {
+                assert_eq!(e.kind(), ErrorKind::Retry, "{what}: {e}");
+                tries += 1;
+                assert!(tries < 1000, "{what}: {e}");
+                if tries == 3 {
+                    disk.set_plan(plenty.clone());
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        disk.set_plan(plenty);
+        let mut tries = 0;
+        while let Err(e) = db.flush().and_then(|()| db.wait_idle()) {
+            assert_eq!(e.kind(), ErrorKind::Retry, "{what}: {e}");
+            tries += 1;
+            assert!(tries < 1000, "{what}: {e}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(db.stats().stopped, None, "{what}");
+        assert!(!disk.faults_hit().is_empty(), "{what}");
+        assert_eq!(db.iter().collect::<Result<Vec<_>, _>>().unwrap().len(), 120, "{what}");
+        assert!(db.verify().unwrap().is_ok(), "{what}");
+        drop(db);
+        let left = disk.crash(CrashOutcome::Nothing);
+        let db = Db::open_with_env(path, options(d), left.io(), SystemEnv::shared()).unwrap();
+        assert_eq!(
+            db.iter().collect::<Result<Vec<_>, _>>().unwrap().len(),
+            120,
+            "{what}: after a flush and a power cut"
+        );
+    }
+}
+
+/// The child of the next test, which does nothing without it.
+#[test]
+fn child_that_runs_out_of_descriptors() {
+    let Ok(dir) = std::env::var("RINGDB_FEW_DESCRIPTORS") else { return };
+    let sync = std::env::var("RINGDB_FEW_DESCRIPTORS_SYNC").is_ok();
+    let d = if sync { Durability::Sync } else { Durability::Process };
+    let db = Db::open(dir, options(d)).unwrap();
+    let (mut said, mut changes, mut after) = ("", 0, 0);
+    for i in 0u64.. {
+        let now = match db
+            .put(format!("{i:08}"), vec![b'v'; 3000])
+            .and_then(|()| if i.is_multiple_of(64) { db.flush() } else { Ok(()) })
+        {
+            Ok(()) => "going",
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Retry, "{e}");
+                std::thread::sleep(Duration::from_millis(5));
+                "refused"
+            }
+        };
+        if now != said {
+            println!("{now}");
+            (said, changes) = (now, changes + 1);
+        }
+        after += u32::from(changes >= 3 && now == "going");
+        if after > 100 {
+            break;
+        }
+    }
+    assert_eq!(db.stats().stopped, None);
+    while let Err(e) = db.flush() {
+        assert_eq!(e.kind(), ErrorKind::Retry, "{e}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    db.close().unwrap();
+    println!("closed");
+}
+
+/// A process at its limit of descriptors refuses writes, and goes on when the limit is raised.
+#[test]
+fn a_limit_of_descriptors_that_is_raised_again_stops_nothing() {
+    use std::io::BufRead;
+    use std::process::{Command, Stdio};
+    for sync in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "child_that_runs_out_of_descriptors", "--nocapture", "--test-threads=1"]);
+        command.env("RINGDB_FEW_DESCRIPTORS", dir.path()).stdout(Stdio::piped());
+        if sync {
+            command.env("RINGDB_FEW_DESCRIPTORS_SYNC", "1");
+        }
+        let mut child = command.spawn().unwrap();
+        let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines().map(|l| l.unwrap());
+        let mut wait_for =
+            |word: &str| assert!(lines.any(|l| l.ends_with(word)), "the child never said {word}");
+        let pid = child.id().to_string();
+        let limit = |n: &str| {
+            let done =
+                Command::new("prlimit").args(["--pid", &pid, &format!("--nofile={n}:")]).status().unwrap();
+            assert!(done.success());
+        };
+        wait_for("going");
+        limit("3");
+        wait_for("refused");
+        limit("512");
+        wait_for("going");
+        wait_for("closed");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_checkpoint_on_another_file_system_is_a_durable_copy() {
+    let disk = Disk::new(1);
+    let db =
+        Db::open_with_env(Path::new("/srv/db"), options(Durability::Process), disk.io(), SystemEnv::shared());
+    let db = db.unwrap();
+    for i in 0..3 {
+        (0..400).for_each(|k| db.put(format!("{i}{k:03}"), vec![i; 4000]).unwrap());
+        db.flush().unwrap();
+    }
+    let copy = Path::new("/mnt/copy");
+    // A copy that fails leaves nothing behind.
+    disk.set_plan(Plan::parse("on link EXDEV; on write /mnt/* nth 3 ENOSPC").unwrap());
+    assert_eq!(db.checkpoint(copy).unwrap_err().kind(), ErrorKind::Retry);
+    assert!(!disk.files().iter().any(|f| f.starts_with(copy)), "{:?}", disk.files());
+    disk.set_plan(Plan::parse("on link EXDEV").unwrap());
+    db.checkpoint(copy).unwrap();
+    assert!(disk.faults_hit()["link EXDEV"] > 0);
+    db.put("later", "x").unwrap();
+    let left = disk.crash(CrashOutcome::Nothing);
+    let o = options(Durability::Process);
+    let copied = Db::open_with_env(copy, o, left.io(), SystemEnv::shared()).unwrap();
+    assert_eq!(copied.iter().collect::<Result<Vec<_>, _>>().unwrap().len(), 1200);
+    assert!(copied.verify().unwrap().is_ok());
+    assert!(db.verify().unwrap().is_ok());
 }
 
 /// Counts threads that were started and joined.

@@ -7,7 +7,9 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use ringdb::engineswap::sim::{CrashOutcome, Disk, Plan};
 use ringdb::sim::SimEnv;
@@ -104,17 +106,39 @@ fn check(disk: &Disk, seed: u64, durability: Durability, needed: &BTreeMap<u64, 
     });
 }
 
-/// One simulation at a time: epochs are the process's, so that what one store lets go of may be freed, and its file
-/// unlinked, when a reader of another store moves on.
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    ALONE.lock().unwrap_or_else(|e| e.into_inner())
+/// Stores that live in the same process beside a test, until it drops this: what they do must not show.
+struct Neighbours {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Neighbours {
+    fn new(seed: u64) -> Neighbours {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut n = seed;
+            while !stopped.load(Ordering::Relaxed) {
+                n = n.wrapping_add(0x1_0001);
+                life(&Disk::new(n), n, Durability::Process, 20);
+            }
+        });
+        Neighbours { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let end = self.thread.take().unwrap().join();
+        assert!(end.is_ok() || std::thread::panicking());
+    }
 }
 
 #[test]
 fn one_seed_is_one_run() {
-    let _alone = alone();
     let base = seed("one_seed_is_one_run");
+    let _neighbours = [Neighbours::new(base), Neighbours::new(!base)];
     let mut prints = Vec::new();
     for (i, durability) in
         [Durability::Sync, Durability::Process, Durability::Process].into_iter().enumerate()
@@ -136,7 +160,6 @@ fn one_seed_is_one_run() {
 
 #[test]
 fn power_cuts_keep_what_was_acknowledged() {
-    let _alone = alone();
     let base = seed("power_cuts_keep_what_was_acknowledged");
     let cuts = env_number("RINGDB_CUTS", 40);
     for (i, durability) in [Durability::Sync, Durability::Process].into_iter().enumerate() {
@@ -171,7 +194,6 @@ fn power_cuts_keep_what_was_acknowledged() {
 
 #[test]
 fn faults_by_a_plan_lose_nothing_acknowledged() {
-    let _alone = alone();
     let base = seed("faults_by_a_plan_lose_nothing_acknowledged");
     for (i, plan) in [
         "on any every 5 EINTR; on read,write every 7 EAGAIN; on read,write every 9 short 512",
@@ -205,7 +227,6 @@ fn faults_by_a_plan_lose_nothing_acknowledged() {
 /// A disk that only claims to sync must be found out by the checks of these tests, or they would check nothing.
 #[test]
 fn lying_syncs_are_found_out() {
-    let _alone = alone();
     let base = seed("lying_syncs_are_found_out");
     for durability in [Durability::Sync, Durability::Process] {
         let disk = Disk::new(base);
@@ -224,7 +245,6 @@ fn lying_syncs_are_found_out() {
 
 #[test]
 fn damage_on_the_medium_is_found() {
-    let _alone = alone();
     let base = seed("damage_on_the_medium_is_found");
     let disk = Disk::new(base);
     life(&disk, base, Durability::Process, 40);

@@ -25,13 +25,13 @@ static ssize_t cut(int fd, size_t n) {
     return fcntl(fd, F_GETFL) & O_DIRECT ? 4096 : 4097;
 }
 
-#define PLAIN(name, buffer, offset_type)                                              \
-    ssize_t name(int fd, buffer buf, size_t n, offset_type offset) {                  \
-        static ssize_t (*real)(int, buffer, size_t, offset_type);                     \
-        if (!real)                                                                    \
-            *(void **)&real = dlsym(RTLD_NEXT, #name);                                \
-        ssize_t len = cut(fd, n);                                                     \
-        return len < 0 ? -1 : real(fd, buf, (size_t)len, offset);                     \
+#define PLAIN(name, buffer, offset_type)                                                                               \
+    ssize_t name(int fd, buffer buf, size_t n, offset_type offset) {                                                   \
+        static ssize_t (*real)(int, buffer, size_t, offset_type);                                                      \
+        if (!real)                                                                                                     \
+            *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                 \
+        ssize_t len = cut(fd, n);                                                                                      \
+        return len < 0 ? -1 : real(fd, buf, (size_t)len, offset);                                                      \
     }
 PLAIN(pread, void *, off_t)
 PLAIN(pread64, void *, off64_t)
@@ -39,26 +39,26 @@ PLAIN(pwrite, const void *, off_t)
 PLAIN(pwrite64, const void *, off64_t)
 
 /* Of a vector, the first piece alone is a short transfer. */
-#define VECTOR(name, offset_type)                                                            \
-    ssize_t name(int fd, const struct iovec *v, int n, offset_type offset) {                 \
-        static ssize_t (*real)(int, const struct iovec *, int, offset_type);                 \
-        if (!real)                                                                           \
-            *(void **)&real = dlsym(RTLD_NEXT, #name);                                       \
-        ssize_t len = cut(fd, n > 1 ? 8192 : 1);                                             \
-        return len < 0 ? -1 : real(fd, v, len == 8192 ? n : 1, offset);                      \
+#define VECTOR(name, offset_type)                                                                                      \
+    ssize_t name(int fd, const struct iovec *v, int n, offset_type offset) {                                           \
+        static ssize_t (*real)(int, const struct iovec *, int, offset_type);                                           \
+        if (!real)                                                                                                     \
+            *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                 \
+        ssize_t len = cut(fd, n > 1 ? 8192 : 1);                                                                       \
+        return len < 0 ? -1 : real(fd, v, len == 8192 ? n : 1, offset);                                                \
     }
 VECTOR(preadv, off_t)
 VECTOR(preadv64, off64_t)
 VECTOR(pwritev, off_t)
 VECTOR(pwritev64, off64_t)
 
-#define VECTOR2(name, offset_type)                                                           \
-    ssize_t name(int fd, const struct iovec *v, int n, offset_type offset, int flags) {      \
-        static ssize_t (*real)(int, const struct iovec *, int, offset_type, int);            \
-        if (!real)                                                                           \
-            *(void **)&real = dlsym(RTLD_NEXT, #name);                                       \
-        ssize_t len = cut(fd, n > 1 ? 8192 : 1);                                             \
-        return len < 0 ? -1 : real(fd, v, len == 8192 ? n : 1, offset, flags);               \
+#define VECTOR2(name, offset_type)                                                                                     \
+    ssize_t name(int fd, const struct iovec *v, int n, offset_type offset, int flags) {                                \
+        static ssize_t (*real)(int, const struct iovec *, int, offset_type, int);                                      \
+        if (!real)                                                                                                     \
+            *(void **)&real = dlsym(RTLD_NEXT, #name);                                                                 \
+        ssize_t len = cut(fd, n > 1 ? 8192 : 1);                                                                       \
+        return len < 0 ? -1 : real(fd, v, len == 8192 ? n : 1, offset, flags);                                         \
     }
 VECTOR2(preadv2, off_t)
 VECTOR2(preadv64v2, off64_t)

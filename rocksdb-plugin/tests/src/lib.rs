@@ -143,6 +143,21 @@ fn newest(dir: &Path) -> SystemTime {
     times.max().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
+/// The version of the headers: major, minor, patch.
+fn numbers() -> [u32; 3] {
+    let text = std::fs::read_to_string(include().join("rocksdb/version.h")).unwrap();
+    let number = |name: &str| {
+        let line = format!("#define ROCKSDB_{name} ");
+        text.lines().find_map(|l| l.strip_prefix(&line)).unwrap().trim().parse().unwrap()
+    };
+    [number("MAJOR"), number("MINOR"), number("PATCH")]
+}
+
+/// The version of RocksDB that the plugin is built for.
+pub fn version() -> Option<[u32; 3]> {
+    can_compile().then(numbers)
+}
+
 /// Compiles the sources of a folder of this crate into one program, unless that has been done.
 fn program(folder: &str, sources: &[&str], libraries: &[&str]) -> PathBuf {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
@@ -151,16 +166,8 @@ fn program(folder: &str, sources: &[&str], libraries: &[&str]) -> PathBuf {
     if exe.metadata().is_ok_and(|m| m.modified().unwrap() > newest(&dir)) {
         return exe;
     }
-    let version = std::fs::read_to_string(include().join("rocksdb/version.h")).unwrap();
-    let major: u32 = version
-        .lines()
-        .find_map(|l| l.strip_prefix("#define ROCKSDB_MAJOR "))
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap();
     let mut c = Command::new("c++");
-    c.arg(if major < 10 { "-std=c++17" } else { "-std=c++20" });
+    c.arg(if numbers()[0] < 10 { "-std=c++17" } else { "-std=c++20" });
     c.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fno-rtti", "-DGTEST_HAS_RTTI=0"]);
     if let Some((_, build)) = source() {
         c.arg("-isystem").arg(include()).arg("-L").arg(&build).arg(format!("-Wl,-rpath,{}", build.display()));
@@ -197,7 +204,7 @@ pub fn plugin() -> Option<&'static Path> {
         let out = built().join("libengineswap_rocksdb.so");
         let libraries = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
         let modified = |p: &Path| p.metadata().and_then(|m| m.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-        let of = ["rocksdb-plugin/src", "rocksdb-plugin/include", "crates/engineswap/include"];
+        let of = ["rocksdb-plugin/src", "rocksdb-plugin/include", "crates/engineswap-c/include"];
         let sources = of.iter().map(|d| newest(&root().join(d))).chain([
             modified(&libraries.join("libengineswap_c.a")),
             modified(&root().join("tools/build-rocksdb-plugin")),
@@ -262,23 +269,41 @@ pub fn c_example() -> Option<&'static Path> {
     EXE.get_or_init(build).as_deref()
 }
 
+/// A program that goes every way into the plugin, linked with the shared object.
+pub fn ways_in() -> Option<&'static Path> {
+    static EXE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let build = || {
+        let dir = plugin()?.parent()?.display().to_string();
+        let (from, at_run) = (format!("-L{dir}"), format!("-Wl,-rpath,{dir}"));
+        let libraries = [&from, "-l:libengineswap_rocksdb.so", &at_run, "-lrocksdb"];
+        Some(program("programs", &["version.cc"], &libraries))
+    };
+    EXE.get_or_init(build).as_deref()
+}
+
+/// A shared object of one source of `programs`, to be loaded before a program.
+fn loaded_before(compiler: &str, source: &str) -> Option<PathBuf> {
+    if !have(compiler, &["--version"]) {
+        return None;
+    }
+    let out = built().join(format!("lib{source}.so"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(source);
+    let mut c = Command::new(compiler);
+    c.args(["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]).arg(source).arg("-o").arg(&out);
+    good(c.arg("-ldl"));
+    Some(out)
+}
+
 /// A shared object that makes transfers short and interrupted, to be loaded before the plugin.
 pub fn short_transfers() -> Option<&'static Path> {
     static SO: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let build = || {
-        let out = built().join("libshort.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/short.c");
-        good(
-            Command::new("cc")
-                .args(["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
-                .arg(source)
-                .arg("-o")
-                .arg(&out)
-                .arg("-ldl"),
-        );
-        Some(out)
-    };
-    SO.get_or_init(|| if have("cc", &["--version"]) { build() } else { None }).as_deref()
+    SO.get_or_init(|| loaded_before("cc", "short.c")).as_deref()
+}
+
+/// A shared object in whose presence RocksDB says that it is the version of the variable OTHER_ROCKSDB.
+pub fn other_version() -> Option<&'static Path> {
+    static SO: OnceLock<Option<PathBuf>> = OnceLock::new();
+    SO.get_or_init(|| loaded_before("c++", "other_version.cc")).as_deref()
 }
 
 /// A command that runs under the plugin, with nothing of this environment that would choose an engine.

@@ -9,13 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                        \
-    do {                                                                                                        \
-        if (!(condition)) {                                                                                     \
-            fprintf(stderr, "%s:%d: %s is not so; last error: %s\n", __FILE__, __LINE__, #condition,            \
-                    e.message);                                                                                 \
-            exit(1);                                                                                            \
-        }                                                                                                       \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s is not so; last error: %s\n", __FILE__, __LINE__, #condition, e.message);       \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 enum { PAGE = 4096, PAGES = 32 };
@@ -24,8 +23,7 @@ static engineswap_error e;
 static engineswap_engine *engine;
 static const char *dir;
 
-static const char *in_dir(const char *name)
-{
+static const char *in_dir(const char *name) {
     static char paths[4][512];
     static int next;
     char *out = paths[next++ % 4];
@@ -33,15 +31,13 @@ static const char *in_dir(const char *name)
     return out;
 }
 
-static engineswap_file *open_file(const char *name, uint32_t flags)
-{
+static engineswap_file *open_file(const char *name, uint32_t flags) {
     engineswap_file *file = NULL;
     CHECK(engineswap_file_open(engine, in_dir(name), flags, &file, &e) == ENGINESWAP_OK);
     return file;
 }
 
-static engineswap_op operation(uint32_t kind, engineswap_file *file, void *buffer, uint64_t page, uint64_t user)
-{
+static engineswap_op operation(uint32_t kind, engineswap_file *file, void *buffer, uint64_t page, uint64_t user) {
     engineswap_op op;
     memset(&op, 0, sizeof op);
     op.kind = kind;
@@ -54,8 +50,7 @@ static engineswap_op operation(uint32_t kind, engineswap_file *file, void *buffe
     return op;
 }
 
-static void versions(void)
-{
+static void versions(void) {
     CHECK(engineswap_abi_version() == ENGINESWAP_ABI_VERSION);
     CHECK(strchr(engineswap_version(), '.') != NULL);
     CHECK(sizeof(engineswap_error) == 1024 && sizeof(engineswap_op) == 56);
@@ -66,8 +61,7 @@ static void versions(void)
     CHECK(!strcmp(engineswap_code_name(-1000), "unknown"));
 }
 
-static void wrong_uris(void)
-{
+static void wrong_uris(void) {
     engineswap_engine *none = NULL;
     CHECK(engineswap_open("iouring", &none, &e) == ENGINESWAP_INVALID_ARGUMENT);
     CHECK(e.code == ENGINESWAP_INVALID_ARGUMENT && strstr(e.message, "posix, libaio, io_uring"));
@@ -79,8 +73,7 @@ static void wrong_uris(void)
     CHECK(none == NULL);
 }
 
-static void nothing_and_nonsense(void)
-{
+static void nothing_and_nonsense(void) {
     engineswap_file *file = open_file("nonsense", ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE);
     engineswap_queue *queue = NULL;
     engineswap_completion done;
@@ -172,8 +165,7 @@ static void nothing_and_nonsense(void)
     engineswap_file_close(file);
 }
 
-static void names_and_directories(void)
-{
+static void names_and_directories(void) {
     engineswap_metadata meta;
     engineswap_listing *listing;
     engineswap_lock *lock, *second = NULL;
@@ -221,10 +213,9 @@ static void names_and_directories(void)
     CHECK(strlen(e.message) == sizeof e.message - 1);
 }
 
-static void lone_operations(uint32_t direct)
-{
-    engineswap_file *file = open_file("lone", ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE |
-                                                  ENGINESWAP_TRUNCATE | direct);
+static void lone_operations(uint32_t direct) {
+    engineswap_file *file =
+        open_file("lone", ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE | ENGINESWAP_TRUNCATE | direct);
     char *page = engineswap_buffer_alloc(100), *back = engineswap_buffer_alloc(2 * PAGE);
     uint32_t memory = 0, offset = 0;
     uint64_t len = 7;
@@ -262,8 +253,7 @@ static void lone_operations(uint32_t direct)
     engineswap_buffer_free(back);
 }
 
-static void batches(uint32_t direct)
-{
+static void batches(uint32_t direct) {
     engineswap_file *file = open_file("batch", ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE | direct);
     engineswap_file *readonly = open_file("batch", ENGINESWAP_READ | direct);
     char *pages = engineswap_buffer_alloc(PAGES * PAGE), *back = malloc(PAGES * PAGE + 1);
@@ -311,8 +301,7 @@ static void batches(uint32_t direct)
     free(back);
 }
 
-static void *of_another_thread(void *arg)
-{
+static void *of_another_thread(void *arg) {
     engineswap_queue *queue = arg;
     engineswap_error mine;
     engineswap_completion done;
@@ -323,8 +312,7 @@ static void *of_another_thread(void *arg)
     return ok ? arg : NULL;
 }
 
-static void queues(uint32_t direct)
-{
+static void queues(uint32_t direct) {
     const uint32_t how = ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE | direct;
     engineswap_file *file = open_file("queue", how), *readonly = open_file("queue", ENGINESWAP_READ | direct);
     engineswap_queue *queue = NULL;
@@ -416,8 +404,7 @@ struct shared {
     uint64_t first; /* its tags: this and the next 9 */
 };
 
-static void *user_of_a_shared_queue(void *arg)
-{
+static void *user_of_a_shared_queue(void *arg) {
     struct shared *mine = arg;
     engineswap_error oops;
     engineswap_completion done;
@@ -457,10 +444,8 @@ static void *user_of_a_shared_queue(void *arg)
     return arg;
 }
 
-static void shared_queues(uint32_t direct)
-{
-    engineswap_file *file =
-        open_file("shared", ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE | direct);
+static void shared_queues(uint32_t direct) {
+    engineswap_file *file = open_file("shared", ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE | direct);
     engineswap_queue *queue = NULL;
     engineswap_completion done;
     engineswap_op ops[2];
@@ -516,8 +501,7 @@ static void shared_queues(uint32_t direct)
     engineswap_buffer_free(pages);
 }
 
-static void *batches_of_a_thread(void *arg)
-{
+static void *batches_of_a_thread(void *arg) {
     engineswap_file *file = arg;
     engineswap_error mine;
     char *back = malloc(8 * PAGE);
@@ -539,8 +523,7 @@ static void *batches_of_a_thread(void *arg)
     return ok;
 }
 
-static void threads(void)
-{
+static void threads(void) {
     engineswap_file *file = open_file("threads", ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE);
     pthread_t thread[4];
     char page[PAGE];
@@ -558,8 +541,7 @@ static void threads(void)
     engineswap_file_close(file);
 }
 
-static void statistics(void)
-{
+static void statistics(void) {
     engineswap_stats all, three, none;
     uint64_t elapsed[2] = {0, 7};
 
@@ -574,8 +556,7 @@ static void statistics(void)
     CHECK(elapsed[0] >= all.elapsed_ns && elapsed[1] == 7);
 }
 
-static void any_order_of_closing(const char *uri)
-{
+static void any_order_of_closing(const char *uri) {
     engineswap_engine *other = NULL;
     engineswap_file *file = NULL;
     engineswap_queue *queue = NULL;
@@ -600,8 +581,7 @@ static void any_order_of_closing(const char *uri)
     CHECK(!strcmp(back, "bytes"));
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     if (argc != 3)
         return 2;
     dir = argv[2];

@@ -7,13 +7,11 @@
 
 int inside_was_here(void);
 
-int inside_was_here(void)
-{
+int inside_was_here(void) {
     return 1;
 }
 
-__attribute__((constructor)) static void loaded(void)
-{
+__attribute__((constructor)) static void loaded(void) {
     const char *uri = getenv("INSIDE_ENGINE"), *dir = getenv("INSIDE_DIR");
     char path[512], back[2][6];
     engineswap_error e;

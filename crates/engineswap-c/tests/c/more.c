@@ -9,13 +9,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                        \
-    do {                                                                                                        \
-        if (!(condition)) {                                                                                     \
-            fprintf(stderr, "%s:%d: %s is not so; last error: %s\n", __FILE__, __LINE__, #condition,            \
-                    e.message);                                                                                 \
-            exit(1);                                                                                            \
-        }                                                                                                       \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s is not so; last error: %s\n", __FILE__, __LINE__, #condition, e.message);       \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 enum { PAGE = 4096, PAGES = 16 };
@@ -25,8 +24,7 @@ static engineswap_engine *engine;
 static const char *dir;
 static int uring;
 
-static engineswap_file *open_file(const char *name, uint32_t flags)
-{
+static engineswap_file *open_file(const char *name, uint32_t flags) {
     engineswap_file *file = NULL;
     char path[512];
     snprintf(path, sizeof path, "%s/%s", dir, name);
@@ -34,8 +32,7 @@ static engineswap_file *open_file(const char *name, uint32_t flags)
     return file;
 }
 
-static engineswap_op operation(uint32_t kind, engineswap_file *file, void *buffer, uint64_t offset, uint64_t len)
-{
+static engineswap_op operation(uint32_t kind, engineswap_file *file, void *buffer, uint64_t offset, uint64_t len) {
     engineswap_op op;
     memset(&op, 0, sizeof op);
     op.kind = kind;
@@ -46,16 +43,14 @@ static engineswap_op operation(uint32_t kind, engineswap_file *file, void *buffe
     return op;
 }
 
-static engineswap_stats counters(void)
-{
+static engineswap_stats counters(void) {
     engineswap_stats s;
     CHECK(engineswap_get_stats(engine, -1, &s, sizeof s, &e) == ENGINESWAP_OK);
     return s;
 }
 
 /* Reads every page into its place of `memory`, by a batch. */
-static void read_pages(engineswap_file *file, char *memory)
-{
+static void read_pages(engineswap_file *file, char *memory) {
     engineswap_op ops[PAGES];
     engineswap_completion done[PAGES];
     int i;
@@ -68,8 +63,7 @@ static void read_pages(engineswap_file *file, char *memory)
         CHECK(done[i].result == PAGE && memory[i * PAGE + 9] == 'a' + i);
 }
 
-static void registered_buffers(engineswap_file *file)
-{
+static void registered_buffers(engineswap_file *file) {
     char *memory = engineswap_buffer_alloc(PAGES * PAGE), *other = engineswap_buffer_alloc(PAGES * PAGE);
     engineswap_registration *r = NULL;
     uint64_t before = counters().fixed;
@@ -108,8 +102,7 @@ static void registered_buffers(engineswap_file *file)
 }
 
 /* The kernel cannot pin what cannot be written: asked for by name that is an error, else a reason. */
-static void refused_registration(void)
-{
+static void refused_registration(void) {
     void *hole = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     engineswap_engine *strict = NULL;
     engineswap_registration *r = NULL;
@@ -129,10 +122,9 @@ static void refused_registration(void)
     munmap(hole, PAGE);
 }
 
-static void vectored(uint32_t direct)
-{
-    engineswap_file *file = open_file("vectored", ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE |
-                                                      ENGINESWAP_TRUNCATE | direct);
+static void vectored(uint32_t direct) {
+    engineswap_file *file =
+        open_file("vectored", ENGINESWAP_READ | ENGINESWAP_WRITE | ENGINESWAP_CREATE | ENGINESWAP_TRUNCATE | direct);
     char *memory = engineswap_buffer_alloc(PAGES * PAGE), *back = calloc(PAGES, PAGE);
     engineswap_vector out[3], in[PAGES];
     engineswap_completion done[2];
@@ -178,8 +170,7 @@ static void vectored(uint32_t direct)
     free(back);
 }
 
-static void forced(engineswap_file *file)
-{
+static void forced(engineswap_file *file) {
     char *memory = engineswap_buffer_alloc(2 * PAGE);
     uint64_t before = counters().punted;
     engineswap_completion done[2];
@@ -196,8 +187,7 @@ static void forced(engineswap_file *file)
 }
 
 /* A pipe that nobody writes to would be read for ever. */
-static void time_limits(void)
-{
+static void time_limits(void) {
     char path[512], byte[2] = "";
     engineswap_file *pipe;
     engineswap_completion done[2];
@@ -225,8 +215,7 @@ struct reader {
     int32_t result;
 };
 
-static void *taker(void *arg)
-{
+static void *taker(void *arg) {
     struct reader *r = arg;
     engineswap_completion done;
     engineswap_error mine;
@@ -235,8 +224,7 @@ static void *taker(void *arg)
 }
 
 /* One thread waits for the pipe, another takes its read back. */
-static void cancel_while_another_waits(void)
-{
+static void cancel_while_another_waits(void) {
     engineswap_file *pipe = open_file("pipe", ENGINESWAP_READ | ENGINESWAP_WRITE);
     struct reader r = {NULL, 0};
     engineswap_op op;
@@ -260,8 +248,7 @@ static void cancel_while_another_waits(void)
     engineswap_file_close(pipe);
 }
 
-static void beside_the_bytes(engineswap_file *file)
-{
+static void beside_the_bytes(engineswap_file *file) {
     engineswap_file_info info, same;
     struct stat st;
     uint64_t len = 0, first[2] = {0, 7};
@@ -294,8 +281,7 @@ static void beside_the_bytes(engineswap_file *file)
     }
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     engineswap_file *file;
     char page[PAGE];
     int i;

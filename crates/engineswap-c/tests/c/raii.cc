@@ -12,7 +12,8 @@ namespace {
 engineswap_error error;
 
 void check(bool good, const char *what) {
-    if (good) return;
+    if (good)
+        return;
     std::fprintf(stderr, "%s: %s\n", what, error.message);
     std::exit(1);
 }
@@ -20,21 +21,27 @@ void check(bool good, const char *what) {
 template <auto Close>
 struct Closer {
     template <class T>
-    void operator()(T *handle) const { Close(handle); }
+    void operator()(T *handle) const {
+        Close(handle);
+    }
 };
-void close_queue(engineswap_queue *queue) { check(engineswap_queue_close(queue, &error) == ENGINESWAP_OK, "close"); }
+void close_queue(engineswap_queue *queue) {
+    check(engineswap_queue_close(queue, &error) == ENGINESWAP_OK, "close");
+}
 
 using Engine = std::unique_ptr<engineswap_engine, Closer<engineswap_close>>;
 using File = std::unique_ptr<engineswap_file, Closer<engineswap_file_close>>;
 using Queue = std::unique_ptr<engineswap_queue, Closer<close_queue>>;
 
-}  // namespace
+} // namespace
 
 int main(int argc, char **argv) {
-    if (argc != 3) return 2;
+    if (argc != 3)
+        return 2;
     engineswap_engine *raw_engine = nullptr;
     const auto opened = engineswap_open(argv[1], &raw_engine, &error);
-    if (opened == ENGINESWAP_UNSUPPORTED) return std::printf("skipped: %s\n", error.message), 0;
+    if (opened == ENGINESWAP_UNSUPPORTED)
+        return std::printf("skipped: %s\n", error.message), 0;
     check(opened == ENGINESWAP_OK, "open");
     Engine engine(raw_engine);
 
@@ -46,7 +53,8 @@ int main(int argc, char **argv) {
 
     constexpr std::size_t page = 4096, pages = 64;
     std::vector<char> data(page * pages), back(page * pages);
-    for (std::size_t i = 0; i < data.size(); i++) data[i] = static_cast<char>(i * 31 % 253);
+    for (std::size_t i = 0; i < data.size(); i++)
+        data[i] = static_cast<char>(i * 31 % 253);
 
     engineswap_queue *raw_queue = nullptr;
     check(engineswap_queue_open(engine.get(), 16, 0, &raw_queue, &error) == ENGINESWAP_OK, "queue");

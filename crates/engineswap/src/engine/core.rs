@@ -18,9 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::requests::{Request, What};
-use super::base::{self, OsFile};
 use crate::buf::Buf;
-use crate::op::{Done, Op, OpKind};
+use crate::engine::Lends;
+use crate::engine::exec;
+use crate::engine::trace;
+use crate::kind::OpKind;
+use crate::op::{Done, Op};
+use crate::os::OsFile;
 use crate::probes::{self, Event};
 use crate::stats::{OpClass, Stats};
 use crate::{Error, ErrorKind, Result};
@@ -109,6 +113,8 @@ pub(crate) struct Policy {
     pub(crate) chooses: bool,
     /// Several threads submit. When one of them ends, the kernel gives up what it still did for it.
     pub(crate) shared: bool,
+    /// What has to be done by plain calls is handed out for it ([`Lends`]), not done here.
+    pub(crate) lends: bool,
     /// Requests go to a simulated disk, not to the kernel.
     pub(crate) simulated: bool,
 }
@@ -123,6 +129,9 @@ pub(crate) struct Core {
     ready: VecDeque<Done>,
     chain: Chain,
     running: usize,
+    /// What is to be done by plain calls, and how many of those that run are there or handed out for it.
+    plain: VecDeque<(u32, Op)>,
+    lent: usize,
     busy_since: u64,
     now: u64,
     policy: Policy,
@@ -132,7 +141,7 @@ pub(crate) struct Core {
 impl Slot {
     #[inline]
     fn event(&self) -> Option<Event> {
-        self.op.as_ref().and_then(|op| Event::of(op, self.plain))
+        self.op.as_ref().and_then(|op| trace::event(op, self.plain))
     }
 
     /// At the first start only.
@@ -168,7 +177,7 @@ impl Slot {
 pub(crate) fn canceled(op: &Op) -> Error {
     Error::new(
         ErrorKind::Canceled,
-        base::name(op.kind),
+        exec::name(op.kind),
         "an operation before it in its chain did not fully succeed",
     )
     .at(op.file.path())
@@ -178,13 +187,13 @@ pub(crate) fn canceled(op: &Op) -> Error {
 /// The error of an operation that its caller took back.
 fn taken_back(op: &Op) -> Error {
     let why = "taken back by its caller";
-    Error::new(ErrorKind::Canceled, base::name(op.kind), why).at(op.file.path()).range(op.offset, op.len)
+    Error::new(ErrorKind::Canceled, exec::name(op.kind), why).at(op.file.path()).range(op.offset, op.len)
 }
 
 /// The error of an operation with a time limit where there can be none.
 pub(crate) fn no_limit(op: &Op) -> Error {
     let why = "a time limit needs the engine io_uring, without sqpoll and iopoll";
-    Error::new(ErrorKind::Unsupported, base::name(op.kind), why).at(op.file.path()).range(op.offset, op.len)
+    Error::new(ErrorKind::Unsupported, exec::name(op.kind), why).at(op.file.path()).range(op.offset, op.len)
 }
 
 /// Whether this result lets a chain go on.
@@ -227,6 +236,8 @@ impl Core {
             ready: VecDeque::with_capacity(depth as usize),
             chain: Chain::None,
             running: 0,
+            plain: VecDeque::new(),
+            lent: 0,
             busy_since: 0,
             now: 0,
             policy: Policy::default(),
@@ -274,7 +285,27 @@ impl Core {
 
     /// Several threads will submit.
     pub(crate) fn share(&mut self) {
-        self.policy.shared = true;
+        (self.policy.shared, self.policy.lends) = (true, true);
+    }
+
+    /// What has to be done by plain calls is handed out for it.
+    pub(crate) fn start_lending(&mut self) {
+        self.policy.lends = true;
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_lending(&self) -> bool {
+        self.policy.lends
+    }
+
+    /// From now on nobody else does anything: what was to be handed out is done here.
+    pub(crate) fn stop_lending(&mut self) {
+        self.policy.lends = false;
+        while let Some((i, mut op)) = self.plain.pop_front() {
+            let result = exec::perform(&mut op);
+            self.tick();
+            self.bring_back(i, op, result);
+        }
     }
 
     pub(crate) fn stats(&self) -> &Stats {
@@ -356,7 +387,7 @@ impl Core {
 
     /// Operations that the kernel or workers have.
     pub(crate) fn running(&self) -> usize {
-        self.running
+        self.running - self.lent
     }
 
     pub(crate) fn has_pending(&self) -> bool {
@@ -369,6 +400,7 @@ impl Core {
     }
 
     /// The file of an operation, for as long as it is wanted.
+    #[cfg(feature = "sim")]
     pub(crate) fn own_file(&self, i: u32) -> Option<crate::File> {
         self.slots[i as usize].op.as_ref().map(|op| op.file.clone())
     }
@@ -461,9 +493,17 @@ impl Core {
         self.not_started(i);
     }
 
-    /// Does an operation by plain calls, from its beginning, and finishes it.
+    /// Does an operation by plain calls, from its beginning, and finishes it; or hands it out for that.
     pub(crate) fn run_inline(&mut self, i: u32) {
         if !self.choose(i) {
+            return;
+        }
+        if self.policy.lends {
+            if let Some(op) = self.lend(i) {
+                self.stats.inline();
+                self.plain.push_back((i, op));
+                self.lent += 1;
+            }
             return;
         }
         let s = &mut self.slots[i as usize];
@@ -472,7 +512,7 @@ impl Core {
             s.plain = true;
             s.fire_submit();
             let Some(op) = s.op.as_mut() else { return };
-            let result = base::perform(op);
+            let result = exec::perform(op);
             self.finish(i, result);
         }
     }
@@ -498,7 +538,7 @@ impl Core {
                 // An operation with a limit is never linked to another, so nothing else cancels it.
                 libc::ECANCELED if op.time_limit.is_some() => {
                     let why = format!("not done within {:?}", op.time_limit.unwrap_or_default());
-                    let e = Error::new(ErrorKind::TimedOut, base::name(op.kind), why);
+                    let e = Error::new(ErrorKind::TimedOut, exec::name(op.kind), why);
                     let e = e.at(op.file.path()).range(op.offset, op.len);
                     return self.finish_counted(i, now, Err(e));
                 }
@@ -513,7 +553,7 @@ impl Core {
                     return self.not_started(i);
                 }
                 libc::EOPNOTSUPP if self.policy.polled => {
-                    let e = Error::from_errno(base::name(op.kind), errno).at(op.file.path());
+                    let e = Error::from_errno(exec::name(op.kind), errno).at(op.file.path());
                     let e = e.range(op.offset, op.len).detail(NOT_POLLED);
                     return self.finish_counted(i, now, Err(e));
                 }
@@ -539,7 +579,7 @@ impl Core {
             if let (true, Some(os)) = (spoils, op.file.0.os()) {
                 os.sync_failed(errno);
             }
-            let mut e = Error::from_errno(base::name(op.kind), errno).at(op.file.path());
+            let mut e = Error::from_errno(exec::name(op.kind), errno).at(op.file.path());
             if !matches!(op.kind, OpKind::SyncAll | OpKind::SyncData) {
                 e = e.range(op.offset, op.len);
             }
@@ -592,6 +632,7 @@ impl Core {
 
     /// Takes back what was lent, with its result.
     pub(crate) fn bring_back(&mut self, i: u32, op: Op, result: Result<u64>) {
+        self.lent = self.lent.saturating_sub(1);
         self.set_stopped();
         let s = &mut self.slots[i as usize];
         self.stats.queued(1, self.now.saturating_sub(s.started));
@@ -706,5 +747,20 @@ impl Core {
             }
         }
         out
+    }
+}
+
+impl Lends for Core {
+    fn plain(&mut self) -> Option<(u32, Op)> {
+        self.plain.pop_front()
+    }
+
+    fn has_plain(&self) -> bool {
+        !self.plain.is_empty()
+    }
+
+    fn bring_back(&mut self, number: u32, op: Op, result: Result<u64>) {
+        self.tick();
+        Core::bring_back(self, number, op, result);
     }
 }

@@ -1,18 +1,25 @@
 //! The libaio engine: Linux native AIO on the raw system calls.
 //!
-//! Only direct transfers really overlap: the kernel does buffered ones inside of the submission. fsync goes to a
-//! kernel worker where it is supported; ranges and allocations are plain calls.
+//! Only direct transfers really overlap: the kernel does buffered ones inside of the submission, one after the other.
+//! Batches of buffered reads (`Io::run`) overlap all the same, by the first pass of `cached.rs`. fsync goes to a kernel
+//! worker where it is supported; ranges and allocations are plain calls.
+
+mod context;
 
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use super::base::{Driver, OsEngine};
+use self::context::{Context, Spare};
 use super::bell::{Bell, FdWaiter};
 use super::core::{Core, Request, What};
 use super::interruptions::Interruptions;
-use super::{Engine, RawQueue, RawWaiter, probe};
-use crate::io::EngineInfo;
+use super::owned::Owned;
+use super::{Engine, Lends, RawQueue, RawWaiter, probe};
+use crate::engine::driver::{Driver, OsEngine};
+use crate::info::EngineInfo;
 use crate::op::{Done, Op};
+use crate::os::RawFile;
+use crate::process::OfProcess;
 use crate::stats::Stats;
 use crate::uri::LibaioConfig;
 use crate::{Error, ErrorKind, Result};
@@ -27,6 +34,9 @@ const FLAG_RESFD: u32 = 1;
 
 /// After so many refusals in a row with nothing in flight, operations are done by plain calls.
 const MAX_REFUSED: u32 = 64;
+/// Of the requests that the whole system may have contexts for, an engine keeps contexts for one in so many, and
+/// threads keep queues for another.
+const SHARE: u32 = 8;
 /// Completions taken by one call.
 const EVENTS: usize = 64;
 
@@ -67,87 +77,6 @@ fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// An AIO context of the kernel.
-struct Context(u64);
-
-impl Context {
-    fn new(depth: u32) -> std::result::Result<Context, i32> {
-        let mut id = 0u64;
-        // SAFETY: the kernel fills `id`.
-        let r = unsafe { libc::syscall(libc::SYS_io_setup, libc::c_long::from(depth), &mut id as *mut u64) };
-        if r < 0 { Err(errno()) } else { Ok(Context(id)) }
-    }
-
-    /// Submits; returns how many were taken, or why the first was not.
-    ///
-    /// # Safety
-    /// What the requests point to must stay valid, and untouched if the kernel writes to it, until their
-    /// completions were taken.
-    unsafe fn submit(&self, list: &[*mut Iocb]) -> std::result::Result<usize, i32> {
-        let n = list.len() as libc::c_long;
-        // SAFETY: the pointers are to requests that live for the call; their targets are the caller's promise.
-        let r = unsafe { libc::syscall(libc::SYS_io_submit, self.0, n, list.as_ptr()) };
-        if r < 0 { Err(errno()) } else { Ok(r as usize) }
-    }
-
-    /// Takes at least `min` completions, waiting for them.
-    fn take(&self, min: usize, events: &mut [Event]) -> std::result::Result<usize, i32> {
-        let (min, max) = (min.min(events.len()) as libc::c_long, events.len() as libc::c_long);
-        // SAFETY: the kernel fills at most `max` events; no timeout is a null pointer.
-        let r = unsafe {
-            libc::syscall(
-                libc::SYS_io_getevents,
-                self.0,
-                min,
-                max,
-                events.as_mut_ptr(),
-                std::ptr::null_mut::<libc::timespec>(),
-            )
-        };
-        if r < 0 { Err(errno()) } else { Ok(r as usize) }
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        if self.0 == 0 {
-            // Moved out.
-            return;
-        }
-        // Waits for what is in flight, of which the queue has left none.
-        // SAFETY: a plain system call; the context is destroyed once.
-        unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
-    }
-}
-
-/// Contexts that queues have given back, with nothing in flight and no completion left. To destroy one takes the
-/// kernel tens of milliseconds (a grace period of RCU), which a thread that makes a queue for each of its jobs would
-/// pay each time.
-#[derive(Default)]
-struct Spare(Mutex<Vec<(u32, Context)>>);
-
-/// Spare contexts kept by an engine.
-const SPARE: usize = 8;
-
-impl Spare {
-    /// A context for at least `depth` requests: a spare one, or a new one. With how many it takes.
-    fn take(&self, depth: u32) -> std::result::Result<(u32, Context), i32> {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match spare.iter().position(|(holds, _)| *holds >= depth) {
-            Some(i) => Ok(spare.swap_remove(i)),
-            None => Ok((depth, Context::new(depth)?)),
-        }
-    }
-
-    fn give(&self, holds: u32, context: Context) {
-        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE {
-            spare.push((holds, context));
-        }
-        // One too many is destroyed here, after the lock is given up (locals go in reverse order).
-    }
-}
-
 /// Opens the engine if it works here.
 pub fn open(config: &LibaioConfig, mut reasons: Vec<String>) -> Result<Arc<dyn Engine>> {
     let can = try_context(config.depth).map_err(|e| explain("io_setup", e))?;
@@ -163,7 +92,14 @@ pub fn open(config: &LibaioConfig, mut reasons: Vec<String>) -> Result<Arc<dyn E
             ));
         }
     }
-    Ok(Arc::new(OsEngine::new(Libaio { config: config.clone(), can, reasons, spare: Arc::default() })))
+    Ok(Arc::new(OsEngine::new(Libaio::new(config.clone(), can, reasons))))
+}
+
+/// Requests that the whole system may have contexts for.
+fn most_requests() -> u32 {
+    const USUAL: u32 = 65_536;
+    let text = std::fs::read_to_string("/proc/sys/fs/aio-max-nr");
+    text.map_or(USUAL, |t| t.trim().parse().unwrap_or(USUAL))
 }
 
 /// What the kernel's native AIO can do beside plain transfers, found by doing it.
@@ -241,20 +177,35 @@ struct Libaio {
     config: LibaioConfig,
     can: Can,
     reasons: Vec<String>,
-    spare: Arc<Spare>,
+    most_requests: u32,
+    spare: OfProcess<Arc<Spare>>,
 }
 
 impl Libaio {
+    fn new(config: LibaioConfig, can: Can, reasons: Vec<String>) -> Libaio {
+        let most_requests = most_requests();
+        let spare = OfProcess::new(Arc::new(Spare::new(most_requests / SHARE)));
+        Libaio { config, can, reasons, most_requests, spare }
+    }
+
+    fn spare(&self) -> &Arc<Spare> {
+        self.spare.get(|| Arc::new(Spare::new(self.most_requests / SHARE)))
+    }
+
     fn make(&self, depth: u32, bell: Option<Arc<Bell>>, stats: &Arc<Stats>) -> Result<LibaioQueue> {
         let depth = depth.clamp(1, self.config.depth);
-        let (holds, context) = self.spare.take(depth).map_err(|e| explain("io_setup", e))?;
+        let (holds, context) = self.spare().take(depth).map_err(|e| explain("io_setup", e))?;
+        let mut core = Core::new(depth, stats);
+        if bell.is_some() {
+            core.start_lending();
+        }
         Ok(LibaioQueue {
-            core: Core::new(depth, stats),
+            core,
             context,
             holds,
             broken: false,
             bell,
-            spare: self.spare.clone(),
+            spare: self.spare().clone(),
             can: self.can,
             iocbs: vec![Iocb::default(); depth as usize],
             queued: Vec::new(),
@@ -272,15 +223,27 @@ impl Driver for Libaio {
     }
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
-        Ok(Box::new(self.make(depth, None, stats)?))
+        Ok(Box::new(Owned::new(self.make(depth, None, stats)?)))
+    }
+
+    fn loose_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
+        Ok(Box::new(Owned::new(self.make(depth, None, stats)?)))
+    }
+
+    fn most_queues(&self) -> usize {
+        (self.most_requests / SHARE / self.config.depth) as usize
     }
 
     fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
-        Ok(Box::new(self.make(depth, Some(Arc::new(Bell::new()?)), stats)?))
+        Ok(Box::new(Owned::new(self.make(depth, Some(Arc::new(Bell::new()?)), stats)?)))
     }
 
     fn run_depth(&self) -> u32 {
         self.config.depth
+    }
+
+    fn cached_first(&self) -> bool {
+        true
     }
 }
 
@@ -311,7 +274,10 @@ impl LibaioQueue {
         while self.core.has_pending() {
             self.core.tick();
             while let Some(i) = self.core.next_pending() {
-                match self.core.request(i).and_then(|r| iocb(&r, self.can)) {
+                // A buffered transfer is over when its submission returns: nobody else's should wait for that.
+                let blocks = self.core.is_lending() && self.core.file(i).is_some_and(|f| !f.is_direct());
+                let request = self.core.request(i).filter(|r| !blocks || matches!(r.what, What::Sync { .. }));
+                match request.and_then(|r| iocb(&r, self.can)) {
                     Some((iocb, punted)) => {
                         let slot = &mut self.iocbs[i as usize];
                         *slot = Iocb { data: self.core.tag(i), ..iocb };
@@ -517,6 +483,10 @@ impl RawQueue for LibaioQueue {
         self.core.holds(user)
     }
 
+    fn lends(&mut self) -> Option<&mut dyn Lends> {
+        Some(&mut self.core)
+    }
+
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         let bell = self.bell.clone()?;
         Some(Arc::new(FdWaiter { bell, also: None }))
@@ -530,13 +500,18 @@ impl RawQueue for LibaioQueue {
 
 impl Drop for LibaioQueue {
     fn drop(&mut self) {
-        self.core.discard_pending();
-        if self.drain().is_err() {
-            // The kernel may still write to these buffers: they are never freed.
+        let mine = self.context.is_mine();
+        if mine {
+            self.core.stop_lending();
+            self.core.discard_pending();
+        }
+        if !mine || self.drain().is_err() {
+            // The kernel may still write to these buffers, or they are in flight in the parent of this process: they
+            // are never freed.
             let core = Core::new(1, &self.core.shared_stats());
             std::mem::forget(std::mem::replace(&mut self.core, core));
         } else if !self.broken {
-            self.spare.give(self.holds, std::mem::replace(&mut self.context, Context(0)));
+            self.spare.give(self.holds, std::mem::replace(&mut self.context, Context::none()));
         }
     }
 }

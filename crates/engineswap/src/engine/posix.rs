@@ -5,32 +5,42 @@
 //! (RWF_NOWAIT), so cached reads cost no switch; a read that is tried in vain has started its read-ahead.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::base::{self, Driver, OsEngine};
 use super::core::Core;
-use super::{Engine, RawQueue, RawWaiter};
-use crate::io::EngineInfo;
-use crate::op::{Done, Op, OpKind};
+use super::owned::Owned;
+use super::{Engine, Lends, RawQueue, RawWaiter};
+use crate::engine::driver::{Driver, OsEngine};
+use crate::engine::exec;
+use crate::info::EngineInfo;
+use crate::kind::OpKind;
+use crate::op::{Done, Op};
+use crate::process::{OfProcess, Process};
 use crate::stats::Stats;
 use crate::uri::PosixConfig;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Operations of one batch in flight or waiting for a thread.
 const RUN_DEPTH: u32 = 256;
 
 /// Opens the engine.
 pub fn open(config: &PosixConfig, reasons: Vec<String>) -> Arc<dyn Engine> {
-    let pool = Arc::new(Pool::new(config.threads));
+    let pool = OfProcess::new(Pool::new(config.threads));
     Arc::new(OsEngine::new(Posix { pool, config: config.clone(), reasons }))
 }
 
 struct Posix {
-    pool: Arc<Pool>,
+    pool: OfProcess<Arc<Pool>>,
     config: PosixConfig,
     reasons: Vec<String>,
+}
+
+impl Posix {
+    fn make(&self, depth: u32, stats: &Arc<Stats>) -> Box<Owned<PosixQueue>> {
+        let pool = self.pool.get(|| Pool::new(self.config.threads));
+        Box::new(Owned::new(PosixQueue::new(pool, self.config.nowait, depth, stats)))
+    }
 }
 
 impl Driver for Posix {
@@ -41,11 +51,15 @@ impl Driver for Posix {
     }
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
-        Ok(Box::new(PosixQueue::new(&self.pool, self.config.nowait, depth, stats)))
+        Ok(self.make(depth, stats))
     }
 
     fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
-        Ok(Box::new(PosixQueue::new(&self.pool, self.config.nowait, depth, stats)))
+        Ok(self.make(depth, stats))
+    }
+
+    fn loose_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
+        Ok(self.make(depth, stats))
     }
 
     fn run_depth(&self) -> u32 {
@@ -75,12 +89,14 @@ struct Pool {
     jobs: Arc<Jobs>,
     limit: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    process: Process,
 }
 
 impl Pool {
-    fn new(limit: u32) -> Pool {
+    fn new(limit: u32) -> Arc<Pool> {
         let jobs = Arc::new(Jobs { list: Mutex::new(JobList::default()), wake: Condvar::new() });
-        Pool { jobs, limit: limit.max(1) as usize, threads: Mutex::new(Vec::new()) }
+        let limit = limit.max(1) as usize;
+        Arc::new(Pool { jobs, limit, threads: Mutex::new(Vec::new()), process: Process::this() })
     }
 
     /// Announces `n` operations of `queue`; says whether there is a thread to do them.
@@ -111,6 +127,11 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            // A child after fork() has none of these threads, so there is nothing to join, nor to detach.
+            let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+            return std::mem::forget(std::mem::take(threads));
+        }
         lock(&self.jobs.list).stop = true;
         self.jobs.wake.notify_all();
         for t in lock(&self.threads).drain(..) {
@@ -206,11 +227,7 @@ impl RawWaiter for Shared {
 }
 
 fn run((slot, mut op): (u32, Op)) -> (u32, Op, Result<u64>) {
-    let result = catch_unwind(AssertUnwindSafe(|| base::perform(&mut op)));
-    let result = result.unwrap_or_else(|_| {
-        Err(Error::new(ErrorKind::Io, base::name(op.kind), "the thread that did it panicked")
-            .at(op.file.path()))
-    });
+    let result = exec::perform_alone(&mut op);
     (slot, op, result)
 }
 
@@ -248,7 +265,7 @@ impl PosixQueue {
             let mut jobs = Vec::new();
             while let Some(i) = self.core.next_pending() {
                 let Some(mut op) = self.core.lend(i) else { continue };
-                match self.nowait.then(|| base::read_cached(&mut op)).flatten() {
+                match self.nowait.then(|| exec::read_cached(&mut op)).flatten() {
                     Some(got) => {
                         self.core.stats().inline();
                         // It took its time, which the others waited for.
@@ -351,6 +368,10 @@ impl RawQueue for PosixQueue {
         self.core.holds(user)
     }
 
+    fn lends(&mut self) -> Option<&mut dyn Lends> {
+        None
+    }
+
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         let shared: Arc<dyn RawWaiter> = self.shared.clone();
         Some(shared)
@@ -363,6 +384,11 @@ impl RawQueue for PosixQueue {
 
 impl Drop for PosixQueue {
     fn drop(&mut self) {
+        if !self.pool.process.is_this() {
+            // What is in flight is the parent's. The files and buffers of the rest go with the process.
+            let core = Core::new(1, &self.core.shared_stats());
+            return std::mem::forget(std::mem::replace(&mut self.core, core));
+        }
         // Operations own what they touch, so workers could go on alone; but a caller that drops its queue may
         // rely on nothing being written afterwards.
         self.core.discard_pending();

@@ -1,12 +1,8 @@
-//! Which engine works here: found by doing, not by asking for versions.
+//! What engines are tried with, and what may be in their way.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::FromRawFd;
-use std::sync::Arc;
-
-use super::{Engine, libaio, posix, uring};
-use crate::uri::{LibaioConfig, PosixConfig, UringConfig};
 
 /// What the sample file holds.
 pub(super) const SAMPLE: &[u8; 16] = b"engineswap probe";
@@ -28,19 +24,4 @@ pub(super) fn sample_file() -> std::result::Result<File, i32> {
 pub(super) fn seccomp() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|l| l.strip_prefix("Seccomp:").is_some_and(|v| v.trim() == "2"))
-}
-
-/// The best engine that works.
-pub(super) fn auto() -> Arc<dyn Engine> {
-    let mut reasons = Vec::new();
-    match uring::open(&UringConfig::default(), Vec::new()) {
-        Ok(engine) => return engine,
-        Err(e) => reasons.push(format!("io_uring: {e}")),
-    }
-    match libaio::open(&LibaioConfig::default(), reasons.clone()) {
-        Ok(engine) => return engine,
-        Err(e) => reasons.push(format!("libaio: {e}")),
-    }
-    reasons.push("posix: needs nothing".into());
-    posix::open(&PosixConfig::default(), reasons)
 }

@@ -1,64 +1,24 @@
-//! [`crate::Io::run`]: a batch on a queue that the calling thread keeps for the engine.
+//! [`crate::Io::run`]: a batch on a queue that is kept for it ([`super::kept`]).
 //!
-//! A thread keeps at most [`KEPT`] queues; those of engines that are gone are dropped when it makes another.
 //! While a batch runs its queue is out of the thread's list, so a callback that runs a batch of its own gets
 //! another one.
 
-use std::cell::RefCell;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use super::{RawQueue, base};
+use super::kept::{self, Maker};
+use super::{RawQueue, cached, trace};
+use crate::Error;
 use crate::buf::Buf;
+use crate::engine::exec;
 use crate::op::{Done, Op};
-use crate::probes;
 use crate::stats::Stats;
-use crate::{Error, Result};
-
-const KEPT: usize = 8;
 
 /// Operations of a batch are submitted in groups of so many, so that the device works on the first while the system
 /// prepares the rest: 64 random reads take 356 us in eights, 376 us at once; 16 take 99 us, 106 us.
 const SUBMIT_EVERY: usize = 8;
 
-type Make<'a> = &'a dyn Fn() -> Result<Box<dyn RawQueue>>;
-
-struct Kept {
-    engine: Weak<u64>,
-    id: u64,
-    queue: Box<dyn RawQueue>,
-}
-
-thread_local! {
-    static QUEUES: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
-}
-
-fn take(id: u64) -> Option<Box<dyn RawQueue>> {
-    // The list is not to be had while the thread ends.
-    QUEUES
-        .try_with(|q| {
-            let mut q = q.borrow_mut();
-            let i = q.iter().position(|k| k.id == id)?;
-            Some(q.swap_remove(i).queue)
-        })
-        .ok()?
-}
-
-fn put_back(token: &Arc<u64>, queue: Box<dyn RawQueue>) {
-    // What is thrown out is dropped only after the list is given back: a queue's drop is not trivial.
-    let _ = QUEUES.try_with(|q| {
-        let mut q = q.borrow_mut();
-        let mut out: Vec<Kept> = q.extract_if(.., |k| k.engine.strong_count() == 0).collect();
-        if q.len() >= KEPT {
-            out.push(q.remove(0));
-        }
-        q.push(Kept { engine: Arc::downgrade(token), id: **token, queue });
-        drop(q);
-        out
-    });
-}
-
 /// Runs all operations; the results are in their order.
-pub(super) fn run(token: &Arc<u64>, mut ops: Vec<Op>, make: Make<'_>, stats: &Stats) -> Vec<Done> {
+pub(crate) fn run(token: &Arc<u64>, mut ops: Vec<Op>, maker: &dyn Maker, stats: &Stats) -> Vec<Done> {
     if ops.len() == 1 && ops[0].time_limit.is_none() {
         return ops.into_iter().map(alone).collect();
     }
@@ -70,7 +30,7 @@ pub(super) fn run(token: &Arc<u64>, mut ops: Vec<Op>, make: Make<'_>, stats: &St
         op.user = i as u64;
     }
     // Nobody looks at a result before all are there: one wait is enough.
-    feed(token, ops, make, stats, false, &mut |done| {
+    feed(token, ops, maker, stats, false, &mut |done| {
         let place = &mut out[done.user as usize];
         place.result = done.result;
         place.buf = done.buf;
@@ -79,41 +39,38 @@ pub(super) fn run(token: &Arc<u64>, mut ops: Vec<Op>, make: Make<'_>, stats: &St
 }
 
 /// Runs all operations and calls `each` with every completion as it comes.
-pub(super) fn run_with(
+pub(crate) fn run_with(
     token: &Arc<u64>,
     ops: Vec<Op>,
-    make: Make<'_>,
+    maker: &dyn Maker,
     stats: &Stats,
     each: &mut dyn FnMut(Done),
 ) {
-    feed(token, ops, make, stats, true, each);
+    feed(token, ops, maker, stats, true, each);
 }
 
 fn feed(
     token: &Arc<u64>,
     ops: Vec<Op>,
-    make: Make<'_>,
+    maker: &dyn Maker,
     stats: &Stats,
     in_groups: bool,
     each: &mut dyn FnMut(Done),
 ) {
+    let ops = if maker.cached_first() { cached::reads(ops, stats, each) } else { ops };
     if ops.len() < 2 && ops.iter().all(|op| op.time_limit.is_none()) {
         ops.into_iter().map(alone).for_each(each);
         return;
     }
-    let queue = match take(**token) {
-        Some(q) => Ok(q),
-        None => make(),
-    };
-    let Ok(mut queue) = queue else {
-        // This thread cannot have a queue now (descriptors, memory). The engine works, so the operations are
-        // done all the same, one by one, and counted as such.
+    let Some(mut taken) = kept::take(token, maker) else {
+        // This thread cannot have a queue now (descriptors, memory, as many as are good). The engine works, so the
+        // operations are done all the same, one by one, and counted as such.
         stats.fallback();
         one_by_one(ops, each);
         return;
     };
-    if drive(&mut *queue, ops, in_groups, each) {
-        put_back(token, queue);
+    if drive(taken.queue(), ops, in_groups, each) {
+        taken.put_back();
     }
 }
 
@@ -167,13 +124,13 @@ fn drive(queue: &mut dyn RawQueue, ops: Vec<Op>, in_groups: bool, each: &mut dyn
 }
 
 fn alone(mut op: Op) -> Done {
-    let result = base::execute(&mut op);
+    let result = exec::execute(&mut op);
     Done { user: op.user, result, buf: op.buf }
 }
 
 /// The error of an operation that is answered without having been started.
 fn refuse(op: &Op, e: Error) -> Error {
-    probes::refused(op, &e);
+    trace::refused(op, &e);
     e
 }
 
@@ -181,7 +138,7 @@ fn one_by_one(ops: Vec<Op>, each: &mut dyn FnMut(Done)) {
     let mut go = true;
     for mut op in ops {
         let result = match (go, op.time_limit) {
-            (true, None) => base::execute(&mut op),
+            (true, None) => exec::execute(&mut op),
             (true, Some(_)) => Err(refuse(&op, super::core::no_limit(&op))),
             (false, _) => Err(refuse(&op, super::core::canceled(&op))),
         };

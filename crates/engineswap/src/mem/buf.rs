@@ -1,17 +1,29 @@
-//! A buffer aligned for O_DIRECT, on the heap or in an arena.
+//! A buffer aligned for O_DIRECT: on the heap, mapped by itself, or in an arena.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::BufArena;
+use super::pages::Pages;
+
+/// Buffers from this size on have a mapping of their own, so that their memory goes back to the kernel with them. Heaps
+/// keep what was freed: glibc's, once it has seen a large piece freed, in one arena for each of many threads.
+const MAPPED_FROM: usize = 128 << 10;
 
 /// A buffer whose address and capacity are multiples of 4096.
 pub struct AlignedBuf {
     ptr: NonNull<u8>,
     len: usize,
-    /// Where it goes when it is dropped; the heap if nowhere else.
-    home: Option<Arc<BufArena>>,
+    home: Home,
+}
+
+/// Where a buffer's memory goes when it is dropped.
+enum Home {
+    Heap,
+    /// Unmapped with the buffer, whose memory it is.
+    Mapped(#[allow(dead_code)] Pages),
+    Arena(Arc<BufArena>),
 }
 
 // SAFETY: the buffer is owned memory without interior sharing; moving or sharing it between threads is like
@@ -30,11 +42,15 @@ impl AlignedBuf {
         let Some(len) = len.max(1).checked_next_multiple_of(Self::ALIGN) else {
             panic!("a buffer of {len} bytes")
         };
+        if len >= MAPPED_FROM {
+            let pages = Pages::reserve(len);
+            return AlignedBuf { ptr: pages.base(), len, home: Home::Mapped(pages) };
+        }
         let layout = Self::layout(len);
         // SAFETY: the layout has a size above zero.
         let raw = unsafe { alloc_zeroed(layout) };
         let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
-        AlignedBuf { ptr, len, home: None }
+        AlignedBuf { ptr, len, home: Home::Heap }
     }
 
     /// A buffer of an arena.
@@ -42,7 +58,7 @@ impl AlignedBuf {
     /// # Safety
     /// `len` initialised bytes of `home`'s memory, aligned, that are this buffer's alone until they are given back.
     pub(super) unsafe fn of_arena(ptr: NonNull<u8>, len: usize, home: Arc<BufArena>) -> AlignedBuf {
-        AlignedBuf { ptr, len, home: Some(home) }
+        AlignedBuf { ptr, len, home: Home::Arena(home) }
     }
 
     fn layout(len: usize) -> Layout {
@@ -52,11 +68,13 @@ impl AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        if let Some(home) = &self.home {
-            return home.give_back(self.ptr.as_ptr());
+        match &self.home {
+            // SAFETY: allocated in `zeroed` with the same layout, freed once.
+            Home::Heap => unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) },
+            // The pages are dropped after this.
+            Home::Mapped(_) => {}
+            Home::Arena(home) => home.give_back(self.ptr.as_ptr()),
         }
-        // SAFETY: no arena's, so allocated in `zeroed` with the same layout, freed once.
-        unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.len)) }
     }
 }
 
@@ -87,7 +105,14 @@ mod tests {
 
     #[test]
     fn zeroed_aligned_and_rounded_up() {
-        for (len, want) in [(0, 4096), (1, 4096), (4096, 4096), (4097, 8192)] {
+        for (len, want) in [
+            (0, 4096),
+            (1, 4096),
+            (4096, 4096),
+            (4097, 8192),
+            (MAPPED_FROM - 1, MAPPED_FROM),
+            (3 << 20, 3 << 20),
+        ] {
             let mut b = AlignedBuf::zeroed(len);
             assert!(b.len() == want && b.as_ptr().align_offset(4096) == 0 && b.iter().all(|x| *x == 0));
             b[want - 1] = 7;

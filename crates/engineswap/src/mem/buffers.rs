@@ -54,7 +54,8 @@ impl BufArena {
 
     /// Its memory, to be registered ([`crate::Io::register_buffers`]), which backs all of it at once.
     pub fn region(self: &Arc<Self>) -> Region {
-        Region::new(self.pages.base(), self.pages.len(), Arc::clone(self) as _)
+        // SAFETY: the arena owns its pages and never gives any of them back before its end.
+        unsafe { Region::new(self.pages.base(), self.pages.len(), Arc::clone(self) as _) }
     }
 }
 

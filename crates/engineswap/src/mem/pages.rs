@@ -2,13 +2,14 @@
 
 use std::ptr::NonNull;
 
-const HUGE: usize = 2 << 20;
+/// Bytes of a huge page.
+pub const HUGE: usize = 2 << 20;
 
 /// Zeroed memory that is reserved at once and backed by the kernel when it is first touched.
 ///
 /// The address is aligned to 4096 bytes, to 2 MiB if there are at least as many. Access is by raw pointer: users
 /// say in their own SAFETY comments why nobody else writes where they read.
-pub(super) struct Pages {
+pub struct Pages {
     base: NonNull<u8>,
     len: usize,
     /// What was really mapped: `base` lies in it.
@@ -70,8 +71,24 @@ impl Pages {
     }
 
     /// Bytes.
+    #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Has the kernel never again make huge pages of a range: it would fill what was given back, as long as one small
+    /// page of a huge one is in use.
+    pub fn forbid_huge(&self, offset: usize, len: usize) {
+        let len = len.min(self.len.saturating_sub(offset));
+        #[cfg(not(miri))]
+        if len > 0 {
+            // SAFETY: advice on a range of our own mapping that does not change its contents; failure is harmless.
+            unsafe {
+                libc::madvise(self.base.as_ptr().add(offset).cast(), len, libc::MADV_NOHUGEPAGE);
+            }
+        }
+        #[cfg(miri)]
+        let _ = (offset, len);
     }
 
     /// Gives the memory behind `offset..offset + len` back to the kernel as far as whole pages go; it may read as
@@ -129,6 +146,12 @@ fn layout(len: usize) -> std::alloc::Layout {
 
 fn fail(len: usize) -> ! {
     std::alloc::handle_alloc_error(layout(len))
+}
+
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pages({} bytes)", self.len)
+    }
 }
 
 impl Drop for Pages {

@@ -17,8 +17,11 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// The memory from `base` on, which `hold` keeps mapped and backed by the same pages.
-    pub(super) fn new(base: NonNull<u8>, len: usize, hold: Arc<dyn Send + Sync>) -> Region {
+    /// An arena's memory.
+    ///
+    /// # Safety
+    /// `hold` keeps the `len` bytes at `base` mapped and backed by the same pages. They may be used otherwise.
+    pub unsafe fn new(base: NonNull<u8>, len: usize, hold: Arc<dyn Send + Sync>) -> Region {
         Region { base, len, _hold: hold }
     }
 
@@ -29,7 +32,8 @@ impl Region {
     /// mapped and backed by the same pages: they are neither freed nor mapped anew. They may be used otherwise.
     pub unsafe fn foreign(base: *mut u8, len: usize) -> Option<Region> {
         let fits = len > 0 && len <= isize::MAX as usize && (base as usize).checked_add(len).is_some();
-        Some(Region::new(NonNull::new(base).filter(|_| fits)?, len, Arc::new(())))
+        // SAFETY: the caller sees to what nothing has to be held for.
+        Some(unsafe { Region::new(NonNull::new(base).filter(|_| fits)?, len, Arc::new(())) })
     }
 
     /// Bytes.

@@ -1,8 +1,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Barrier, mpsc};
+use std::sync::{Barrier, Condvar, mpsc};
 use std::time::Duration;
 
 use super::*;
+use crate::engine::Lends;
 use crate::mem::AlignedBuf;
 use crate::{Buf, ErrorKind, File, Io, OpKind, OpenHow, Purpose};
 
@@ -304,6 +305,10 @@ struct Gated {
 #[derive(Default)]
 struct Gate {
     waits: AtomicUsize,
+    /// Operations that are done although the queue is not open.
+    allowed: AtomicUsize,
+    /// What was called, in order.
+    calls: Mutex<Vec<Call>>,
     rung: Mutex<bool>,
     news: Condvar,
 }
@@ -324,13 +329,27 @@ impl RawWaiter for Gate {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Push,
+    Submit,
+}
+
+impl Gate {
+    fn called(&self, call: Call) {
+        self.calls.lock().unwrap().push(call);
+    }
+}
+
 impl RawQueue for Gated {
     fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
+        self.waiter.called(Call::Push);
         self.pushed.push(op);
         Ok(())
     }
 
     fn submit(&mut self) -> Result<()> {
+        self.waiter.called(Call::Submit);
         match self.failing.load(SeqCst) {
             true => Err(Error::from_errno("submit", libc::EBADF)),
             false => Ok(()),
@@ -342,12 +361,23 @@ impl RawQueue for Gated {
     }
 
     fn pop(&mut self) -> Option<Done> {
-        let op = self.open.load(SeqCst).then(|| self.pushed.pop())??;
+        let allowed = &self.waiter.allowed;
+        let may =
+            || self.open.load(SeqCst) || allowed.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok();
+        let op = (!self.pushed.is_empty() && may()).then(|| self.pushed.pop())??;
         Some(Done { user: op.user, result: Ok(op.len), buf: op.buf })
     }
 
     fn in_flight(&self) -> usize {
         self.pushed.len()
+    }
+
+    fn holds(&self, user: u64) -> bool {
+        self.pushed.iter().any(|op| op.user == user)
+    }
+
+    fn lends(&mut self) -> Option<&mut dyn Lends> {
+        None
     }
 
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
@@ -428,4 +458,301 @@ fn a_broken_queue_answers_everybody() {
     assert!(matches!(done.buf, Buf::Aligned(_)));
     assert_eq!(std::iter::from_fn(|| q.pop()).map(|d| bad(d.result.unwrap_err())).count(), 3);
     assert_eq!(q.in_flight(), 0);
+}
+
+#[test]
+fn nothing_comes_between_a_push_and_its_start() {
+    let (_dir, f) = some_file();
+    let (q, open, _, gate) = gated();
+    open.store(true, SeqCst);
+    // The lock is asked for once, so nobody can come between.
+    let locks = |f: &dyn Fn()| {
+        let before = q.locks.load(SeqCst);
+        f();
+        q.locks.load(SeqCst) - before
+    };
+    assert_eq!(locks(&|| q.start(read(&f, 0, 1)).unwrap()), 1);
+    assert_eq!(locks(&|| q.start_all(vec![read(&f, 0, 2), read(&f, 0, 3)]).unwrap()), 1);
+    let calls: Vec<Call> = gate.calls.lock().unwrap().clone();
+    assert_eq!(calls[..2], [Call::Push, Call::Submit]);
+    assert!(calls.windows(3).any(|w| w == [Call::Push, Call::Push, Call::Submit]), "{calls:?}");
+    // It was all done when it was started.
+    assert_eq!(std::iter::from_fn(|| q.pop()).count(), 3);
+    // Full: the operations come back.
+    open.store(false, SeqCst);
+    q.start_all((0..8).map(|i| read(&f, 0, i)).collect()).unwrap();
+    assert_eq!(q.start(read(&f, 0, 9)).unwrap_err().user, 9);
+    assert_eq!(q.start_all(vec![read(&f, 0, 9)]).unwrap_err().len(), 1);
+    assert!(q.start_all(vec![]).is_ok());
+}
+
+#[test]
+fn a_completion_wakes_only_whom_it_belongs_to() {
+    let (_dir, f) = some_file();
+    let (q, _, _, gate) = gated();
+    q.start_all((0..8).map(|i| read(&f, 0, i)).collect()).unwrap();
+    let waiting = || {
+        let s = q.lock();
+        s.waiting.asleep() + usize::from(s.waiting.looking.is_some())
+    };
+    bounded(|| {
+        std::thread::scope(|s| {
+            for i in 0..8 {
+                let q = &q;
+                s.spawn(move || assert_eq!(q.take(i).unwrap().unwrap().user, i));
+            }
+            for left in (0..8).rev() {
+                while waiting() != left + 1 {
+                    std::thread::yield_now();
+                }
+                gate.allowed.store(1, SeqCst);
+                gate.wake();
+            }
+        });
+    });
+    // One for each: the owner, or the next to wait in the engine if it was the owner who did.
+    let woken = q.lock().waiting.woken;
+    assert!(woken <= 8, "{woken} wakes for 8 completions");
+    // Those who wait for several are woken when these are there, not before.
+    q.start_all((0..4).map(|i| read(&f, 0, i)).collect()).unwrap();
+    bounded(|| {
+        std::thread::scope(|s| {
+            s.spawn(|| q.wait(1).unwrap());
+            while waiting() != 1 {
+                std::thread::yield_now();
+            }
+            s.spawn(|| q.wait(3).unwrap());
+            while waiting() != 2 {
+                std::thread::yield_now();
+            }
+            gate.allowed.store(1, SeqCst);
+            gate.wake();
+            // The first is gone, and the second waits in the engine now.
+            while waiting() != 1 || q.lock().waiting.asleep() != 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(q.in_flight(), 4);
+            gate.allowed.store(2, SeqCst);
+            gate.wake();
+        });
+    });
+    assert!(q.lock().waiting.woken <= woken + 1);
+    gate.allowed.store(1, SeqCst);
+}
+
+/// A file that no kernel knows, whose reads end when the test says so.
+#[derive(Default)]
+struct Slow {
+    reads: AtomicUsize,
+    open: Mutex<bool>,
+    news: Condvar,
+}
+
+impl Slow {
+    fn end(&self) {
+        *self.open.lock().unwrap() = true;
+        self.news.notify_all();
+    }
+}
+
+impl crate::engine::RawFile for Slow {
+    fn read_at(&self, buf: &mut [u8], _offset: u64, _purpose: Purpose) -> Result<usize> {
+        self.reads.fetch_add(1, SeqCst);
+        let open = self.open.lock().unwrap();
+        drop(self.news.wait_while(open, |open| !*open).unwrap());
+        buf.fill(7);
+        Ok(buf.len())
+    }
+
+    fn write_all_at(&self, _: &[u8], _: u64, _: bool, _: Purpose) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync(&self, _: bool, _: Purpose) -> Result<()> {
+        Ok(())
+    }
+
+    fn sync_range(&self, _: u64, _: u64, _: Purpose) -> Result<()> {
+        Ok(())
+    }
+
+    fn allocate(&self, _: u64, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_len(&self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(1 << 20)
+    }
+
+    fn path(&self) -> &std::path::Path {
+        std::path::Path::new("slow")
+    }
+
+    fn is_direct(&self) -> bool {
+        false
+    }
+
+    fn alignment(&self) -> crate::Alignment {
+        crate::Alignment { memory: 1, offset: 1 }
+    }
+
+    fn map(&self, _: u64) -> Result<Box<dyn crate::engine::RawMap>> {
+        Err(Error::new(ErrorKind::Unsupported, "mmap", "no mappings"))
+    }
+}
+
+#[test]
+fn plain_calls_do_not_hold_the_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    // posix does all of them so, on threads of its own.
+    for io in engines().iter().filter(|io| io.info().name != "posix") {
+        let uri = io.info().uri;
+        let f = filled(io, dir.path(), 4);
+        let slow = Arc::new(Slow::default());
+        let file = File::from_raw(Arc::clone(&slow) as _);
+        let q = io.shared_queue(8).unwrap();
+        std::thread::scope(|s| {
+            let (q, f, file) = (&q, &f, &file);
+            let reader = s.spawn(move || {
+                // With one chained after it, which goes on when it is back.
+                let after = Op { chain: false, ..read(f, 2, 2) };
+                q.start_all(vec![read(file, 0, 1).then(), after]).unwrap();
+                let Buf::Aligned(b) = q.take(1).unwrap().unwrap().buf else { panic!("the buffer is gone") };
+                assert!(b.iter().all(|x| *x == 7));
+            });
+            while slow.reads.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let (tell, told) = mpsc::channel();
+            s.spawn(move || {
+                q.start(read(f, 3, 3)).unwrap();
+                check(&q.take(3).unwrap().unwrap(), 3);
+                assert_eq!((q.in_flight(), q.cancel(1).unwrap()), (2, 0));
+                tell.send(()).unwrap();
+            });
+            let free = told.recv_timeout(Duration::from_secs(20));
+            slow.end();
+            reader.join().unwrap();
+            check(&q.take(2).unwrap().unwrap(), 2);
+            free.unwrap_or_else(|_| panic!("{uri}: a plain call holds the queue"));
+            assert_eq!(q.in_flight(), 0, "{uri}");
+        });
+    }
+}
+
+#[test]
+fn buffered_transfers_of_libaio_do_not_hold_the_queue() {
+    let Ok(io) = Io::from_uri("libaio") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let f = filled(&io, dir.path(), 4);
+    let q = io.shared_queue(4).unwrap();
+    // Its submission would be the whole transfer.
+    q.start(read(&f, 1, 1)).unwrap();
+    check(&q.take(1).unwrap().unwrap(), 1);
+    assert_eq!(io.stats().inline, 1);
+    // One that is dropped with such a read not submitted, and with one chained after it.
+    q.push_all(vec![read(&f, 1, 1).then(), read(&f, 2, 2)]).unwrap();
+    drop(q);
+}
+
+#[test]
+fn a_queue_that_breaks_answers_what_is_done_by_plain_calls_when_it_is_done() {
+    let (_dir, f) = some_file();
+    let slow = Arc::new(Slow::default());
+    let file = File::from_raw(Arc::clone(&slow) as _);
+    let (failing, waiter) = (Arc::<AtomicBool>::default(), Arc::new(Gate::default()));
+    let raw = Gated {
+        pushed: Vec::new(),
+        open: Arc::default(),
+        failing: Arc::clone(&failing),
+        waiter: Arc::clone(&waiter),
+    };
+    let q = SharedQueue::new(Box::new(Lending { gated: raw, out: 0 }), 8);
+    bounded(|| {
+        std::thread::scope(|s| {
+            let (q, f, file) = (&q, &f, &file);
+            s.spawn(move || assert!(q.start(read(file, 0, 1)).is_ok()));
+            while slow.reads.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let taker = s.spawn(move || q.take(1).unwrap().unwrap());
+            let other = s.spawn(move || q.start(read(f, 0, 2)));
+            other.join().unwrap().unwrap();
+            failing.store(true, SeqCst);
+            assert!(q.submit().is_err());
+            assert!(!taker.is_finished());
+            assert_eq!(q.in_flight(), 2);
+            assert_eq!(q.take(2).unwrap().unwrap().result.unwrap_err().errno(), Some(libc::EBADF));
+            slow.end();
+            let done = taker.join().unwrap();
+            // Its result, and its buffer: nobody else has it.
+            assert_eq!(done.result.unwrap(), 4096);
+            assert!(matches!(done.buf, Buf::Aligned(_)));
+        });
+    });
+    assert_eq!(q.in_flight(), 0);
+}
+
+/// A queue that hands the first operation out.
+struct Lending {
+    gated: Gated,
+    out: usize,
+}
+
+impl RawQueue for Lending {
+    fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
+        self.gated.push(op)
+    }
+
+    fn submit(&mut self) -> Result<()> {
+        self.gated.submit()
+    }
+
+    fn wait(&mut self, min: usize) -> Result<()> {
+        self.gated.wait(min)
+    }
+
+    fn pop(&mut self) -> Option<Done> {
+        self.gated.pop()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.gated.in_flight() + self.out
+    }
+
+    fn lends(&mut self) -> Option<&mut dyn Lends> {
+        Some(self)
+    }
+
+    fn holds(&self, user: u64) -> bool {
+        user == 1 && self.out > 0 || self.gated.holds(user)
+    }
+
+    fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
+        self.gated.waiter()
+    }
+
+    fn fail_all(&mut self, e: &Error) -> Vec<Done> {
+        self.gated.fail_all(e)
+    }
+}
+
+impl Lends for Lending {
+    fn plain(&mut self) -> Option<(u32, Op)> {
+        let op = self.gated.pushed.pop_if(|op| op.user == 1)?;
+        self.out += 1;
+        Some((0, op))
+    }
+
+    fn has_plain(&self) -> bool {
+        false
+    }
+
+    fn bring_back(&mut self, _: u32, _: Op, _: Result<u64>) {
+        panic!("a broken queue has no place for it");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{bad, flag, number, unknown};
+use super::parse::{bad, flag, number, unknown};
 use crate::Result;
 
 /// Options of the sim engine ([`crate::sim`]).

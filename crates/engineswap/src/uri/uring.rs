@@ -1,9 +1,15 @@
-//! The options of io_uring: their names in URIs, and which of them exclude each other.
+//! The configuration of io_uring, made of the options in [`options`].
 
 use std::fmt;
 
-use super::{bad, flag, number, unknown};
+use self::options::{Field, MAX_CPU, Said};
+use super::parse::{bad, flag, number, unknown};
 use crate::Result;
+
+mod options;
+
+pub(super) use self::options::Acts;
+pub use self::options::UringOption;
 
 /// Options of the io_uring engine. A flag that is `None` is used where the kernel has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,8 +97,6 @@ impl Default for UringConfig {
     }
 }
 
-const MAX_CPU: u32 = 1023;
-
 /// CPU numbers and ranges of them, joined by `+` (or, where a URI stands alone, by commas): `0+2`, `0-3+8`.
 fn cpus(name: &str, value: Option<&str>) -> Result<Vec<u32>> {
     let cpu = |n: &str| n.parse().ok().filter(|n| *n <= MAX_CPU);
@@ -128,109 +132,43 @@ fn cpu_list(cpus: &[u32]) -> String {
 
 impl UringConfig {
     /// The options' names.
-    pub const OPTIONS: [&'static str; 23] = [
-        "depth",
-        "single_issuer",
-        "defer_taskrun",
-        "coop_taskrun",
-        "no_sqarray",
-        "submit_all",
-        "sqpoll",
-        "sqpoll_idle_ms",
-        "sqpoll_cpu",
-        "sqpoll_share",
-        "iopoll",
-        "hybrid_iopoll",
-        "force_async",
-        "fixed_buffers",
-        "clone_buffers",
-        "fixed_files",
-        "provided_buffers",
-        "registered_ring",
-        "bounded_workers",
-        "unbounded_workers",
-        "worker_cpus",
-        "reap",
-        "min_wait_us",
-    ];
+    pub const OPTIONS: [&'static str; options::NAMES.len()] = options::NAMES;
+
+    /// What there is to say of each.
+    pub fn options() -> &'static [UringOption] {
+        options::TABLE
+    }
 
     /// The same with an option of a URI: `with("sqpoll_idle_ms", Some("50"))`. Combinations are checked when the
     /// engine is opened ([`UringConfig::check`]).
     pub fn with(mut self, name: &str, value: Option<&str>) -> Result<UringConfig> {
-        let on = |k, v| flag(k, v).map(|f| f == Some(true));
-        match name {
-            "depth" => self.depth = number(name, value, 1, 4096)?,
-            "single_issuer" => self.single_issuer = flag(name, value)?,
-            "defer_taskrun" => self.defer_taskrun = flag(name, value)?,
-            "coop_taskrun" => self.coop_taskrun = flag(name, value)?,
-            "no_sqarray" => self.no_sqarray = flag(name, value)?,
-            "submit_all" => self.submit_all = flag(name, value)?,
-            "sqpoll" => self.sqpoll = on(name, value)?,
-            "sqpoll_idle_ms" => self.sqpoll_idle_ms = Some(number(name, value, 1, 60_000)?),
-            "sqpoll_cpu" => self.sqpoll_cpu = Some(number(name, value, 0, MAX_CPU)?),
-            "sqpoll_share" => self.sqpoll_share = flag(name, value)?,
-            "iopoll" => self.iopoll = on(name, value)?,
-            "hybrid_iopoll" => self.hybrid_iopoll = on(name, value)?,
-            "force_async" => self.force_async = on(name, value)?,
-            "fixed_buffers" => self.fixed_buffers = flag(name, value)?,
-            "clone_buffers" => self.clone_buffers = flag(name, value)?,
-            "fixed_files" => self.fixed_files = flag(name, value)?,
-            "provided_buffers" => self.provided_buffers = flag(name, value)?,
-            "registered_ring" => self.registered_ring = flag(name, value)?,
-            "bounded_workers" => self.bounded_workers = Some(number(name, value, 1, 65_535)?),
-            "unbounded_workers" => self.unbounded_workers = Some(number(name, value, 1, 65_535)?),
-            "worker_cpus" => self.worker_cpus = cpus(name, value)?,
-            "reap" => self.reap = Some(number(name, value, 1, 4096)?),
-            "min_wait_us" => self.min_wait_us = Some(number(name, value, 1, 10_000_000)?),
-            _ => return Err(unknown("io_uring", name, &Self::OPTIONS.join(", "))),
+        let Some(option) = options::TABLE.iter().find(|o| o.name == name) else {
+            return Err(unknown("io_uring", name, &Self::OPTIONS.join(", ")));
+        };
+        match option.field {
+            Field::Depth => self.depth = number(name, value, 1, 4096)?,
+            Field::Wish(of) => *of(&mut self) = flag(name, value)?,
+            Field::Switch(of) => *of(&mut self) = flag(name, value)? == Some(true),
+            Field::Number(min, max, of) => *of(&mut self) = Some(number(name, value, min, max)?),
+            Field::Cpus => self.worker_cpus = cpus(name, value)?,
         }
         Ok(self)
     }
 
     /// Refuses combinations that the kernel refuses or that would have no effect, with the reason.
     pub fn check(&self) -> Result<()> {
-        let on = |flag: Option<bool>| flag == Some(true);
-        let wrong = [
-            (
-                on(self.defer_taskrun) && self.single_issuer == Some(false),
-                "'defer_taskrun' needs 'single_issuer': the thread that waits does the work",
-            ),
-            (
-                self.sqpoll && on(self.defer_taskrun),
-                "'defer_taskrun' excludes 'sqpoll': there it is the polling thread that submits",
-            ),
-            (
-                self.sqpoll && on(self.coop_taskrun),
-                "'coop_taskrun' excludes 'sqpoll': there it is the polling thread that completions go to",
-            ),
-            (!self.sqpoll && self.sqpoll_idle_ms.is_some(), "'sqpoll_idle_ms' needs 'sqpoll'"),
-            (!self.sqpoll && self.sqpoll_cpu.is_some(), "'sqpoll_cpu' needs 'sqpoll'"),
-            (!self.sqpoll && on(self.sqpoll_share), "'sqpoll_share' needs 'sqpoll'"),
-            (
-                on(self.clone_buffers) && self.fixed_buffers == Some(false),
-                "'clone_buffers' needs 'fixed_buffers': there is nothing else to clone",
-            ),
-            (self.hybrid_iopoll && !self.iopoll, "'hybrid_iopoll' needs 'iopoll'"),
-            (
-                self.iopoll && self.force_async,
-                "'force_async' excludes 'iopoll': workers and polling are two ways to do the same",
-            ),
-            (
-                self.iopoll && on(self.provided_buffers),
-                "'provided_buffers' excludes 'iopoll': what is polled for has its buffer from the start",
-            ),
-            (
-                self.min_wait_us.is_some() && self.reap.is_none(),
-                "'min_wait_us' needs 'reap': it bounds the wait for a group",
-            ),
-            (
-                self.iopoll && self.min_wait_us.is_some(),
-                "'min_wait_us' excludes 'iopoll': polling does not sleep",
-            ),
-        ];
-        match wrong.iter().find(|(wrong, _)| *wrong) {
-            Some((_, why)) => Err(bad((*why).into())),
+        match options::TABLE.iter().find_map(|o| o.conflict(self)) {
+            Some(why) => Err(bad(why)),
             None => Ok(()),
+        }
+    }
+
+    /// What was asked of a flag by its name; `None` also for what is no flag.
+    pub(crate) fn flag(&self, name: &str) -> Option<bool> {
+        match UringOption::named(name).said(self) {
+            Said::Yes => Some(true),
+            Said::No => Some(false),
+            Said::Nothing => None,
         }
     }
 }
@@ -238,42 +176,24 @@ impl UringConfig {
 impl fmt::Display for UringConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "io_uring?depth={}", self.depth)?;
-        let set = |on: bool| on.then_some(true);
-        let flags = [
-            ("single_issuer", self.single_issuer),
-            ("defer_taskrun", self.defer_taskrun),
-            ("coop_taskrun", self.coop_taskrun),
-            ("no_sqarray", self.no_sqarray),
-            ("submit_all", self.submit_all),
-            ("sqpoll", set(self.sqpoll)),
-            ("sqpoll_share", self.sqpoll_share),
-            ("iopoll", set(self.iopoll)),
-            ("hybrid_iopoll", set(self.hybrid_iopoll)),
-            ("force_async", set(self.force_async)),
-            ("fixed_buffers", self.fixed_buffers),
-            ("clone_buffers", self.clone_buffers),
-            ("fixed_files", self.fixed_files),
-            ("provided_buffers", self.provided_buffers),
-            ("registered_ring", self.registered_ring),
-        ];
-        for (name, value) in flags {
+        let mut values = self.clone();
+        for option in options::TABLE {
+            let value = match option.field {
+                Field::Wish(of) => *of(&mut values),
+                Field::Switch(of) => Some(true).filter(|_| *of(&mut values)),
+                _ => None,
+            };
             match value {
-                Some(true) => write!(f, "&{name}")?,
-                Some(false) => write!(f, "&{name}=off")?,
+                Some(true) => write!(f, "&{}", option.name)?,
+                Some(false) => write!(f, "&{}=off", option.name)?,
                 None => {}
             }
         }
-        let numbers = [
-            ("sqpoll_idle_ms", self.sqpoll_idle_ms),
-            ("sqpoll_cpu", self.sqpoll_cpu),
-            ("bounded_workers", self.bounded_workers),
-            ("unbounded_workers", self.unbounded_workers),
-            ("reap", self.reap),
-            ("min_wait_us", self.min_wait_us),
-        ];
-        for (name, value) in numbers {
-            if let Some(n) = value {
-                write!(f, "&{name}={n}")?;
+        for option in options::TABLE {
+            if let Field::Number(_, _, of) = option.field
+                && let Some(n) = of(&mut values)
+            {
+                write!(f, "&{}={n}", option.name)?;
             }
         }
         if !self.worker_cpus.is_empty() {

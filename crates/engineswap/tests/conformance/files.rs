@@ -11,6 +11,8 @@ pub const CASES: &[Case] = &[
     ("files::allocate_and_truncate", allocate_and_truncate),
     ("files::syncs", syncs),
     ("files::map_sync_and_read_back", map_sync_and_read_back),
+    ("files::two_maps_of_a_file", two_maps_of_a_file),
+    ("files::what_is_mapped_is_not_cut", what_is_mapped_is_not_cut),
     ("files::open_modes", open_modes),
     ("files::errors_say_what_and_where", errors_say_what_and_where),
     ("files::stats_count", stats_count),
@@ -132,7 +134,9 @@ fn map_sync_and_read_back(c: &Ctx) {
     for i in 0..16usize {
         m.write(i * 4096, &page(i as u64));
     }
-    assert_eq!(m.as_mut_slice()[4096..8192], page(1)[..]);
+    let mut second = vec![0; 4096];
+    m.read(4096, &mut second);
+    assert_eq!(second, page(1));
     f.sync_data(P).unwrap();
     let mut b = vec![0; 64 * 1024];
     f.read_exact_at(&mut b, 0, P).unwrap();
@@ -142,7 +146,9 @@ fn map_sync_and_read_back(c: &Ctx) {
     // What the file's own writes put there is seen in the mapping, which outlives the file.
     f.write_all_at(b"hello", 3, P).unwrap();
     drop(f);
-    assert_eq!(&m.as_mut_slice()[3..8], b"hello");
+    let mut hello = [0; 5];
+    m.read(3, &mut hello);
+    assert_eq!(&hello, b"hello");
     drop(m);
     let f = c.open("m");
     let e = match c.direct {
@@ -150,6 +156,67 @@ fn map_sync_and_read_back(c: &Ctx) {
         false => f.map(1 << 30).err().unwrap(),
     };
     assert_eq!(e.kind(), ErrorKind::InvalidInput, "{e}");
+}
+
+fn two_maps_of_a_file(c: &Ctx) {
+    drop(c.filled("m", 4));
+    let (f, g) = (c.buffered("m"), c.buffered("m"));
+    let mut maps = [f.map(16384).unwrap(), g.map(16384).unwrap(), f.clone().map(8192).unwrap()];
+    // Each writes, plain writes too, and all see everything.
+    for i in 0..3 {
+        let at = 100 + i * 10;
+        maps[i].write(at, &[i as u8 + 1; 10]);
+        g.write_all_at(&[9; 2], 5000 + i as u64, P).unwrap();
+        let mut all = [[0; 5010]; 3];
+        for (m, seen) in maps.iter().zip(&mut all) {
+            m.read(0, seen);
+        }
+        assert!(all[0] == all[1] && all[0] == all[2]);
+        assert_eq!((all[0][at], all[0][at + 9], all[0][5001 + i]), (i as u8 + 1, i as u8 + 1, 9));
+    }
+    let [mut m, ..] = maps;
+    let mut r = m.range(4090..4110);
+    r.fill(0, 20, 7);
+    r.write(5, b"record");
+    assert_eq!((r.len(), r.is_empty()), (20, false));
+    let mut b = [0; 22];
+    g.read_exact_at(&mut b, 4089, P).unwrap();
+    assert_eq!(b[1..21], *b"\x07\x07\x07\x07\x07record\x07\x07\x07\x07\x07\x07\x07\x07\x07");
+    assert_eq!((b[0], b[21]), (page(0)[4089], page(1)[14]));
+}
+
+fn what_is_mapped_is_not_cut(c: &Ctx) {
+    drop(c.filled("m", 8));
+    let path = c.dir.join("m");
+    let (f, g) = (c.buffered("m"), c.buffered("m"));
+    let cut = OpenHow { truncate: true, ..OpenHow::read_write() };
+    let refused = |r: engineswap::Result<()>| {
+        let e = r.unwrap_err();
+        assert_eq!((e.kind(), e.path()), (ErrorKind::InvalidInput, Some(path.as_path())), "{e}");
+        assert!(e.to_string().contains("mapped"), "{e}");
+    };
+    let mut long = f.map(8 * 4096).unwrap();
+    refused(f.set_len(8 * 4096 - 1));
+    refused(g.set_len(0));
+    refused(c.io.open(&path, &cut).map(drop));
+    // A store there would have ended the process.
+    long.write(7 * 4096, &page(70));
+    g.set_len(9 * 4096).unwrap();
+    g.set_len(8 * 4096).unwrap();
+    let mut short = g.map(4096).unwrap();
+    drop((f, long));
+    refused(g.set_len(4095));
+    g.set_len(4096).unwrap();
+    short.write(0, &page(71));
+    drop(short);
+    let mut b = vec![0; 4096];
+    g.read_exact_at(&mut b, 0, P).unwrap();
+    assert_eq!(b, page(71));
+    assert!(c.io.open(&path, &cut).unwrap().is_empty().unwrap());
+    g.set_len(100).unwrap();
+    // What could not be mapped holds nothing.
+    assert_eq!(g.map(4096).err().unwrap().kind(), ErrorKind::InvalidInput);
+    g.set_len(0).unwrap();
 }
 
 fn open_modes(c: &Ctx) {

@@ -11,7 +11,10 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "../support/arena.rs"]
+mod arena;
 mod batches;
+mod buffers;
 mod files;
 mod model;
 mod names;
@@ -53,6 +56,10 @@ impl Ctx {
         self.io.open(&self.dir.join(name), &self.how()).unwrap()
     }
 
+    pub fn buffered(&self, name: &str) -> File {
+        self.io.open(&self.dir.join(name), &OpenHow::read_write()).unwrap()
+    }
+
     /// A file of `pages` pages of 4096 bytes, each filled by [`page`].
     pub fn filled(&self, name: &str, pages: u64) -> File {
         let f = self.open(name);
@@ -73,13 +80,24 @@ impl Ctx {
 pub const P: Purpose = Purpose(3);
 
 pub fn buf(len: usize) -> Buf {
-    Buf::Aligned(AlignedBuf::zeroed(len))
+    Buf::Aligned(aligned(len))
+}
+
+/// Zeros; of the arena that is registered with the engine under test, if one is and has any of that size left.
+pub fn aligned(len: usize) -> AlignedBuf {
+    match buffers::registered(len) {
+        Some(mut b) => {
+            b.fill(0);
+            b
+        }
+        None => AlignedBuf::zeroed(len),
+    }
 }
 
 pub fn bytes(b: &Buf) -> &[u8] {
     match b {
         Buf::Aligned(b) => b,
-        Buf::Frame(b) => b,
+        Buf::Arena(b) => b,
         Buf::Pooled(b) => b,
         _ => panic!("no single buffer"),
     }
@@ -95,7 +113,7 @@ pub fn read_page(f: &File, n: u64) -> Op {
 }
 
 pub fn write_page(f: &File, n: u64) -> Op {
-    let mut b = AlignedBuf::zeroed(4096);
+    let mut b = aligned(4096);
     b.copy_from_slice(&page(n));
     Op::write(f, n * 4096, 4096, Buf::Aligned(b), P).user(n)
 }
@@ -112,6 +130,7 @@ fn cases() -> Vec<Case> {
         pools::CASES,
         batches::CASES,
         model::CASES,
+        buffers::CASES,
     ]
     .concat()
 }
@@ -127,6 +146,17 @@ const URIS: [&str; 9] = [
     "sim?seed=7",
     // With a plan that no caller may notice.
     "sim?reorder=off&align=4096&plan=on+any+every+3+EINTR;on+read,write+every+5+EAGAIN;on+read,write+every+7+short+4096",
+];
+
+/// The engines with a registered arena, from which the cases have their pages; where an engine has no such
+/// thing, or its kernel, it must not matter.
+const REGISTERED: [&str; 6] = [
+    "posix",
+    "libaio",
+    "io_uring?fixed_buffers&fixed_files",
+    "io_uring?clone_buffers=off&single_issuer=off&defer_taskrun=off&force_async&bounded_workers=4",
+    "io_uring?sqpoll&sqpoll_idle_ms=5&fixed_buffers",
+    "sim?seed=11",
 ];
 
 fn required(what: &str) -> bool {
@@ -181,6 +211,50 @@ fn simulated(uri: &'static str, io: &Io, seed: u64, chosen: &dyn Fn(&str) -> boo
     println!("{uri}: {} ms", began.elapsed().as_millis());
 }
 
+/// Every case with registered buffers, in the first place that the machine has.
+fn registered(
+    uri: &'static str,
+    io: &Io,
+    seed: u64,
+    places: &[places::Place],
+    chosen: &dyn Fn(&str) -> bool,
+    report: &mut Report,
+) {
+    let began = Instant::now();
+    let simulated = uri.starts_with("sim");
+    let has_direct = |p: &&places::Place| simulated || p.direct(io);
+    let Some(place) = places.iter().find(has_direct).or(places.first()) else { return };
+    let modes: &[bool] = if has_direct(&place) { &[false, true] } else { &[false] };
+    let registered = buffers::Registered::new(io);
+    let before = io.stats().fixed;
+    let mut ran = 0;
+    for &direct in modes {
+        for (i, (name, case)) in cases().into_iter().enumerate() {
+            let mode = if direct { "direct" } else { "buffered" };
+            let full = format!("{name} [{uri}, registered, {mode}]");
+            if !chosen(&full) {
+                continue;
+            }
+            let own = tempfile::Builder::new().prefix("case").tempdir_in(&place.dir).unwrap();
+            let mut ctx = Ctx { io: io.clone(), uri, dir: own.path().to_path_buf(), direct, seed };
+            if simulated {
+                ctx.dir = PathBuf::from(format!("/registered/{i}-{direct}"));
+                io.create_dir_all(&ctx.dir).unwrap();
+            }
+            report.run(&full, || case(&ctx));
+            ran += 1;
+        }
+    }
+    let used = io.stats().fixed - before;
+    if registered.in_use() && ran > 20 {
+        report.run(&format!("registered buffers are used [{uri}]"), || assert!(used > 0));
+    }
+    println!(
+        "{uri}, registered: {} ms, {used} requests with registered buffers",
+        began.elapsed().as_millis()
+    );
+}
+
 fn main() {
     if let Some(path) = std::env::var_os("ENGINESWAP_TEST_LOCK") {
         names::lock_child(Path::new(&path));
@@ -215,6 +289,12 @@ fn main() {
         }
     }
 
+    for uri in REGISTERED {
+        match Io::from_uri(uri) {
+            Ok(io) => registered(uri, &io, seed, &places, &chosen, &mut report),
+            Err(e) => report.skip(uri, &e.to_string()),
+        }
+    }
     let small = space::small_places(&mounts, &mut |what, why| report.skip(what, why));
     for (uri, io) in engines.iter().filter(|(uri, _)| uri.starts_with("sim")) {
         simulated(uri, io, seed, &chosen, &mut report);

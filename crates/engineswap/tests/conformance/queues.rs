@@ -1,6 +1,6 @@
 //! Queues: pushing back, chains, and what outlives what.
 
-use engineswap::mem::{AlignedBuf, FrameArena};
+use engineswap::mem::AlignedBuf;
 use engineswap::{Buf, Done, ErrorKind, Op, OpKind, OpenHow, Queue};
 
 use crate::{Case, Ctx, P, buf, bytes, page, read_page, write_page};
@@ -286,17 +286,17 @@ fn more_frames_than_one_call_takes(c: &Ctx) {
     let pages = 1500u64;
     let f = c.filled("f", pages);
     f.set_len(pages * 4096 - 100).unwrap();
-    let arena = FrameArena::new(4096, 1600);
-    let frames = |n| Buf::Frames((0..n).map(|_| arena.alloc().unwrap()).collect());
+    let arena = crate::arena::PageArena::new(1600);
+    let frames = |n| Buf::Pieces((0..n).map(|_| arena.alloc().unwrap().into()).collect());
     let mut q = c.io.queue(4).unwrap();
     q.push(Op::read(&f, 0, 1499 * 4096, frames(1499), P).user(0).then()).unwrap();
     q.push(read_page(&f, 3).user(1)).unwrap();
     let mut done = all(&mut q);
     done.sort_by_key(|d| d.user);
     let check = |b: &Buf, n: usize| {
-        let Buf::Frames(v) = b else { panic!("the frames are gone") };
+        let Buf::Pieces(v) = b else { panic!("the frames are gone") };
         for (i, frame) in v.iter().enumerate().take(n) {
-            assert!(frame[..] == page(i as u64), "frame {i}");
+            assert!(frame.bytes() == page(i as u64), "frame {i}");
         }
     };
     assert_eq!(done[0].result.as_ref().unwrap(), &(1499 * 4096));
@@ -313,7 +313,7 @@ fn more_frames_than_one_call_takes(c: &Ctx) {
     assert_eq!(d.result.unwrap(), 1500 * 4096 - 100);
     check(&d.buf, 1499);
     let d =
-        c.io.run(vec![Op::read(&f, 4096, 4096, Buf::Frame(arena.alloc().unwrap()), P), read_page(&f, 0)])
+        c.io.run(vec![Op::read(&f, 4096, 4096, Buf::Arena(arena.alloc().unwrap()), P), read_page(&f, 0)])
             .remove(0);
     assert_eq!(bytes(&d.buf), page(1));
 }

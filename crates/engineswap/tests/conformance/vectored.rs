@@ -1,6 +1,6 @@
 //! Vectored transfers: pieces of every kind, more of them than a call takes, and none that direct I/O takes as it is.
 
-use engineswap::mem::{AlignedBuf, ForeignBuf, FrameArena};
+use engineswap::mem::{AlignedBuf, ForeignBuf};
 use engineswap::{Buf, Done, ErrorKind, File, Op, OpKind, Piece};
 
 use crate::{Case, Ctx, P, page, read_page, write_page};
@@ -50,7 +50,7 @@ fn pages(n: u64) -> Vec<u8> {
 
 fn pieces_of_every_kind(c: &Ctx) {
     let f = c.filled("f", 16);
-    let arena = FrameArena::new(4096, 32);
+    let arena = crate::arena::PageArena::new(32);
     let mut foreign = AlignedBuf::zeroed(8192);
     let ptr = foreign.as_mut_ptr();
     let mix = || -> Vec<Piece> {

@@ -73,6 +73,7 @@ struct Calls {
     files: Vec<*mut engineswap_file>,
     queue: *mut engineswap_queue,
     memory: Memory,
+    registrations: Vec<*mut engineswap_registration>,
     errors: Errors,
     pushed: std::collections::BTreeSet<u64>,
     next_user: u64,
@@ -86,6 +87,7 @@ impl Calls {
             files: Vec::new(),
             queue: null_mut(),
             memory: Memory::default(),
+            registrations: Vec::new(),
             errors: Errors(Box::new(std::mem::MaybeUninit::zeroed())),
             pushed: Default::default(),
             next_user: 0,
@@ -122,7 +124,7 @@ impl Calls {
             if input.is_empty() {
                 break;
             }
-            match input.u8() % 16 {
+            match input.u8() % 17 {
                 0 | 1 => self.open_file(input),
                 2 => self.close_file(input),
                 3 => self.lone(input),
@@ -147,10 +149,16 @@ impl Calls {
                 13 => self.pop(input),
                 14 if input.u8() & 3 == 0 => self.open_engine(input),
                 14 => self.push_many(input),
-                _ => self.close_queue(),
+                15 => self.close_queue(),
+                _ => self.registered(input),
             }
         }
+        // While the queue still has operations, now and then.
+        if input.u8() & 1 == 0 {
+            self.unregister_all();
+        }
         self.close_queue();
+        self.unregister_all();
         for f in std::mem::take(&mut self.files) {
             // SAFETY: a live handle, closed once.
             unsafe { engineswap_file_close(f) };
@@ -371,7 +379,47 @@ impl Calls {
             // The kernel may still write to it.
             std::mem::forget(std::mem::take(&mut self.memory));
         } else {
-            self.memory = Memory::default();
+            self.memory.clear();
+        }
+    }
+
+    /// Registers a part of the arena, puts another in its place, or takes it out, whatever is in flight.
+    fn registered(&mut self, input: &mut Input<'_>) {
+        let what = input.u8();
+        let (at, len) = self.memory.part(input);
+        let err = self.errors.place(input);
+        let which = usize::from(what >> 2) % self.registrations.len().max(1);
+        let one = self.registrations.get(which).copied().unwrap_or(null_mut());
+        match what & 3 {
+            0 | 1 if self.registrations.len() < 4 => {
+                let mut out = null_mut();
+                let place = if what == 252 { null_mut() } else { &raw mut out };
+                // SAFETY: a live engine, memory that stays until it is taken out, a place or NULL.
+                let code = unsafe { engineswap_register_buffer(self.engine, at, len, place, err) };
+                if checked("register_buffer", code) == OK {
+                    self.registrations.push(out);
+                }
+            }
+            2 => {
+                // SAFETY: a live handle or NULL, memory as above.
+                let code = unsafe { engineswap_registration_replace(one, at, len, err) };
+                assert!(checked("registration_replace", code) != OK || len > 0 && !at.is_null());
+                // SAFETY: a live handle or NULL.
+                unsafe { engineswap_registration_refusal(one) };
+            }
+            _ if !one.is_null() => {
+                self.registrations.swap_remove(which);
+                // SAFETY: a live handle, closed once.
+                unsafe { engineswap_unregister(one) };
+            }
+            _ => {}
+        }
+    }
+
+    fn unregister_all(&mut self) {
+        for one in self.registrations.drain(..) {
+            // SAFETY: a live handle, closed once.
+            unsafe { engineswap_unregister(one) };
         }
     }
 

@@ -36,9 +36,50 @@ pub struct RawVector {
 pub struct Memory {
     buffers: Vec<Vec<u8>>,
     vectors: Vec<Vec<RawVector>>,
+    arena: Arena,
+}
+
+/// Memory of which parts may be registered, and which operations have parts of, each its own.
+struct Arena {
+    memory: Vec<u8>,
+    used: usize,
+}
+
+impl Default for Arena {
+    fn default() -> Arena {
+        Arena { memory: vec![0; 16 * BUFFER], used: 0 }
+    }
 }
 
 impl Memory {
+    /// Nothing is in flight any more.
+    pub fn clear(&mut self) {
+        self.buffers.clear();
+        self.vectors.clear();
+        self.arena.used = 0;
+    }
+
+    /// A part of the arena, or nothing.
+    pub fn part(&mut self, input: &mut Input<'_>) -> (*mut c_void, usize) {
+        let all = self.arena.memory.len();
+        let at = usize::from(input.u8()) * 512 % all;
+        match input.u8() {
+            0 => (null_mut(), all),
+            1 => (self.arena.memory[at..].as_mut_ptr().cast(), 0),
+            n if n & 1 == 0 => (self.arena.memory.as_mut_ptr().cast(), all),
+            n => (self.arena.memory[at..].as_mut_ptr().cast(), (usize::from(n) * 1000).min(all - at)),
+        }
+    }
+
+    /// `len` bytes of the arena, if it has them left.
+    fn of_arena(&mut self, len: usize, fill: u8) -> Option<*mut c_void> {
+        let Arena { memory, used } = &mut self.arena;
+        let bytes = memory.get_mut(*used..)?.get_mut(..len)?;
+        *used += len;
+        bytes.fill(fill);
+        Some(bytes.as_mut_ptr().cast())
+    }
+
     /// `len` bytes, at an odd address if `odd`.
     fn buffer(&mut self, len: usize, odd: bool, fill: u8) -> *mut c_void {
         let mut buffer = vec![fill; len + usize::from(odd)];
@@ -60,7 +101,11 @@ impl Memory {
                 2 => RawVector { base: self.buffer(1, false, 0), len: usize::MAX - len },
                 _ => {
                     total += len as u64;
-                    RawVector { base: self.buffer(len, what & 1 == 1, what), len }
+                    let registered = if what & 6 == 2 { self.of_arena(len, what) } else { None };
+                    RawVector {
+                        base: registered.unwrap_or_else(|| self.buffer(len, what & 1 == 1, what)),
+                        len,
+                    }
                 }
             });
         }
@@ -101,8 +146,9 @@ pub fn op(input: &mut Input<'_>, file: *mut engineswap_file, user: u64, memory: 
             at
         }
         _ if len <= BUFFER as u64 && input.u8() & 7 > 0 => {
-            let odd = input.u8() & 1 == 1;
-            memory.buffer(len as usize, odd, user as u8)
+            let how = input.u8();
+            let registered = if how & 6 == 2 { memory.of_arena(len as usize, user as u8) } else { None };
+            registered.unwrap_or_else(|| memory.buffer(len as usize, how & 1 == 1, user as u8))
         }
         _ => {
             // Not to be refused by its length: it must be refused for its NULL.

@@ -7,7 +7,7 @@ use ringdb::Compression;
 
 use super::dist::Distribution;
 use super::workload::Workload;
-use crate::out::parse_bytes;
+use crate::out::{parse_bytes, parse_seconds};
 use crate::store::DurabilityArg;
 
 /// Compression as an argument.
@@ -36,7 +36,9 @@ impl From<CompressionArg> for Compression {
 /// Workloads have db_bench's names and meaning. The fill workloads start with a fresh store; the others run on
 /// what is there. If the first workload needs keys and there is no store yet, the keys are loaded first and
 /// that is not measured. Every read is checked: a wrong value, a missing key or a key that should not be there
-/// ends the run with exit code 1.
+/// ends the run with exit code 4.
+///
+/// The column "reads from" says whether a row has read the device, the page cache, or nothing but the store's memory.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// Workloads, in this order
@@ -69,15 +71,19 @@ pub struct BenchArgs {
     /// Steps after each seek of seekrandom
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seek_nexts: u32,
-    /// Memory budget for cache, index, filters and memtables together
-    #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
+    /// Memory budget for cache, index, filters and memtables together; the default is less than a third of the default
+    /// data
+    #[arg(long, value_name = "BYTES", default_value = "32MiB", value_parser = parse_bytes)]
     pub cache_bytes: u64,
+    /// Read tables past the page cache: what is not in --cache-bytes comes from the device
+    #[arg(long)]
+    pub direct_reads: bool,
     /// Bytes of a memtable [default: 64 MiB, at most a quarter of --cache-bytes]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub memtable_bytes: Option<u64>,
     /// I/O engines, separated by commas or given several times: each gets a store of its own and the same
-    /// workloads, in turn
-    #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "auto", value_parser = crate::engine::engine_uri)]
+    /// workloads, in turn. @FILE takes what `ringdb doctor --write FILE` recommends; options given here win
+    #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "auto")]
     pub io: Vec<String>,
     /// Times that each workload is run on each engine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -97,8 +103,8 @@ pub struct BenchArgs {
     /// Of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// End each run after this many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    /// End each run after this time: 10, 10s, 500ms
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
     pub duration: Option<f64>,
     /// Start this many operations a second, all threads together, whatever the store does; latencies count from
     /// the intended start
@@ -121,6 +127,26 @@ pub struct BenchArgs {
     pub distribution: Option<Distribution>,
     #[command(flatten)]
     pub mix: MixArgs,
+    /// Bytes of a data block, which only a file of --io says
+    #[arg(skip)]
+    pub block_bytes: Option<u32>,
+}
+
+impl BenchArgs {
+    /// Takes the settings of files that --io names, unless `given`, an option's name, was on the command line.
+    pub fn settle(&mut self, given: impl Fn(&str) -> bool) -> crate::error::Result<()> {
+        let settings = crate::engine::settle(&mut self.io)?;
+        if let Some(n) = settings.cache_bytes.filter(|_| !given("cache_bytes")) {
+            self.cache_bytes = n;
+        }
+        if let Some(n) = settings.background_threads.filter(|_| !given("background_threads")) {
+            self.background_threads = n;
+        }
+        self.block_bytes = settings.block_bytes;
+        // A flag can only add.
+        self.direct_reads |= settings.direct_reads == Some(true);
+        Ok(())
+    }
 }
 
 /// db_bench's parameters of mixgraph.
@@ -202,6 +228,13 @@ pub struct MixArgs {
     /// Mean
     #[arg(long, value_name = "D", default_value_t = 4500.0)]
     pub sine_d: f64,
+}
+
+fn positive_time(s: &str) -> Result<f64, String> {
+    match parse_seconds(s)? {
+        x if x > 0.0 => Ok(x),
+        _ => Err(format!("'{s}' is no time")),
+    }
 }
 
 fn positive(s: &str) -> Result<f64, String> {

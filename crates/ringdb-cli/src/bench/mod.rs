@@ -15,6 +15,7 @@ mod presence;
 mod row;
 mod run;
 mod scan;
+mod source;
 mod target;
 mod workload;
 mod ycsb;
@@ -73,6 +74,10 @@ pub fn bench(args: &BenchArgs) -> Result<()> {
     if args.io.len() > 1 || args.rounds > 1 {
         text = text + "\n" + &row::side_by_side(&rows);
     }
+    let notes = source::notes(&rows);
+    if !notes.is_empty() {
+        text = text + "\n" + &notes;
+    }
     out::text(&text)
 }
 
@@ -125,11 +130,13 @@ fn announce(args: &BenchArgs, base: &Path) -> Result<()> {
     }
     let memory = if cleanup::in_memory(&root) { " (in memory: no device is measured)" } else { "" };
     out::text(&format!(
-        "{} keys of {} bytes, values of {}; memory budget {}; {} thread(s); store in {}{memory}\n",
+        "{} keys of {} bytes, values of {}: {}; memory budget {}; tables read {}; {} thread(s); store in {}{memory}\n",
         human_count(args.num),
         args.key_size,
         human_bytes(args.value_size),
+        human_bytes(args.num.saturating_mul(u64::from(args.key_size).saturating_add(args.value_size))),
         human_bytes(args.cache_bytes),
+        if args.direct_reads { "directly" } else { "through the page cache" },
         args.threads,
         base.display(),
     ))

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::source::Source;
 use crate::out::{human_bytes, table};
 
 /// The result of a run of one workload on one engine.
@@ -49,6 +50,12 @@ pub struct Row {
     pub device_writes: Option<u64>,
     /// Requests in the device's queue on average over the wall time.
     pub device_in_flight_avg: Option<f64>,
+    /// Where what was read came from; `None` if the workload reads nothing.
+    pub reads_from: Option<Source>,
+    /// Bytes of files that gets and scans asked for: what the store's own cache did not have.
+    pub file_read_bytes: u64,
+    /// Whether tables were read past the page cache.
+    pub direct_reads: bool,
     /// Keys found, of those asked for; `None` if nothing was asked for.
     pub found: Option<u64>,
     /// Operations of the writer beside the readers, in `readwhilewriting`.
@@ -101,6 +108,7 @@ pub fn runs_table(rows: &[Row]) -> String {
         "max us",
         "dev read",
         "dev write",
+        "reads from",
         "in flight",
         "cpu s",
         "found",
@@ -120,6 +128,7 @@ pub fn runs_table(rows: &[Row]) -> String {
             micros(r.max_us),
             human_bytes(r.device_read_bytes),
             human_bytes(r.device_write_bytes),
+            r.reads_from.map_or("-", Source::name).into(),
             format!("{:.1}", r.in_flight_avg),
             format!("{:.2}", r.cpu_s),
             r.found.map_or("-".into(), |n| n.to_string()),

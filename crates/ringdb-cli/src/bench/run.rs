@@ -13,6 +13,7 @@ use super::mixgraph::{Mixer, Model};
 use super::point::{Deleter, Order, Reader, Writer, rng};
 use super::row::Row;
 use super::scan::{Seeker, Walker};
+use super::source::{self, Source};
 use super::target::{Setup, Target};
 use super::workload::Workload;
 use super::ycsb::{self, Client};
@@ -62,6 +63,7 @@ pub fn run(args: &BenchArgs, setup: &Setup, target: &Target, workload: Workload,
     let cost = meter.since(&mark);
     let io = target.db.io().stats().since(&io_before);
     r.bar.finish_and_clear();
+    let asked = source::asked(&io);
     let us = |p: f64| outcome.latencies.value_at_quantile(p) as f64 / 1e3;
     Ok(Row {
         workload: workload.name(),
@@ -85,6 +87,9 @@ pub fn run(args: &BenchArgs, setup: &Setup, target: &Target, workload: Workload,
         device_reads: cost.device_reads,
         device_writes: cost.device_writes,
         device_in_flight_avg: cost.device_in_flight,
+        reads_from: extra.found.map(|_| Source::of(asked, cost.read_bytes)),
+        file_read_bytes: asked.0,
+        direct_reads: args.direct_reads,
         found: extra.found,
         background_ops: extra.background_ops,
         round: 1,

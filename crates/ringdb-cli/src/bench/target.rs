@@ -9,6 +9,7 @@ use super::args::BenchArgs;
 use super::keys::{Keys, Values};
 use super::presence::Presence;
 use crate::error::{Result, failed};
+use crate::out;
 use crate::store::DurabilityArg;
 
 /// What all workloads of a run share.
@@ -41,11 +42,15 @@ fn options(args: &BenchArgs, io: &str, durability: Durability) -> Options {
     let mut o = Options::default()
         .with_io(io)
         .with_cache_bytes(args.cache_bytes)
+        .with_direct_reads(args.direct_reads)
         .with_durability(durability)
         .with_compression(args.compression.into())
         .with_last_level_compression(args.compression.into())
         .with_filter_bits_per_key(args.bloom_bits)
         .with_background_threads(args.background_threads);
+    if let Some(n) = args.block_bytes {
+        o = o.with_block_bytes(n);
+    }
     o.memtable_bytes = args.memtable_bytes.unwrap_or((64 << 20).min(args.cache_bytes / 4));
     o
 }
@@ -75,10 +80,15 @@ impl Target {
         let o = options(args, io, durability).with_create_if_missing(false);
         let db = if read_only { Db::open_read_only(dir, o)? } else { Db::open(dir, o)? };
         let presence = Presence::new(args.num);
+        let bar = out::count_bar(None);
+        bar.set_message("looking at what is there");
         for pair in db.range_with(.., &ReadOptions::default().fill_cache(false)) {
             let (key, value) = pair?;
             match setup.keys.number(&key) {
-                Some(n) if setup.values.is_right(n, &value) => presence.found(n),
+                Some(n) if setup.values.is_right(n, &value) => {
+                    presence.found(n);
+                    bar.inc(1);
+                }
                 _ => {
                     return failed(format!(
                         "{} holds a record that no bench with --key-size {} wrote (key {}): use a store that one filled",
@@ -89,6 +99,7 @@ impl Target {
                 }
             }
         }
+        bar.finish_and_clear();
         Ok(Target { io: io.into(), dir: dir.into(), db, presence, durability })
     }
 
@@ -102,6 +113,8 @@ impl Target {
 
     /// Writes all keys in order, quickly.
     pub fn preload(&self, setup: &Setup) -> Result<()> {
+        let bar = out::count_bar(Some(setup.num));
+        bar.set_message("loading");
         let mut value = Vec::new();
         let mut batch = WriteBatch::new();
         let options = WriteOptions::default();
@@ -110,11 +123,15 @@ impl Target {
             batch.put(setup.keys.make(n), &value);
             if batch.len() == 1000 || batch.size_bytes() > 1 << 20 || n + 1 == setup.num {
                 self.db.write(std::mem::take(&mut batch), &options)?;
+                bar.set_position(n);
             }
             self.presence.set(n);
         }
         self.db.flush()?;
-        self.settle()
+        bar.set_message("waiting for compactions");
+        self.settle()?;
+        bar.finish_and_clear();
+        Ok(())
     }
 
     /// Waits until flushes and compactions have nothing more to do: nothing is waiting and nothing was written

@@ -16,14 +16,15 @@ use self::index::{Entry, Record};
 use self::measure::Row;
 use crate::cleanup::{self, TempDir};
 use crate::error::{Result, failed};
-use crate::out::{self, human_bytes, human_count, parse_bytes};
+use crate::out::{self, human_bytes, human_count, parse_bytes, parse_seconds};
 use crate::store;
 
 /// Arguments of `demo`.
 #[derive(Args, Debug)]
 pub struct DemoArgs {
-    /// I/O engines to compare, separated by commas or given several times
-    #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "posix,libaio,io_uring", value_parser = crate::engine::engine_uri)]
+    /// I/O engines to compare, separated by commas or given several times; @FILE takes what `ringdb doctor
+    /// --write FILE` recommends
+    #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "posix,libaio,io_uring")]
     pub io: Vec<String>,
     /// Index the files below these directories [default: /usr, then others until there are 100,000 files]
     #[arg(long, value_name = "DIR")]
@@ -31,8 +32,8 @@ pub struct DemoArgs {
     /// Index at most this many files
     #[arg(long, value_name = "N", default_value_t = 250_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_files: u32,
-    /// Time of each measurement
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    /// Time of each measurement: 3, 3s, 500ms
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_seconds)]
     pub seconds: f64,
     /// Memory budget while reading [default: a twentieth of the data]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -40,6 +41,18 @@ pub struct DemoArgs {
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
+    /// What files of --io say of stores
+    #[arg(skip)]
+    pub settings: crate::engine::Engine,
+}
+
+impl DemoArgs {
+    /// Takes the engines and settings of files that --io names.
+    pub fn settle(&mut self) -> Result<()> {
+        self.settings = crate::engine::settle(&mut self.io)?;
+        self.cache_bytes = self.cache_bytes.or(self.settings.cache_bytes);
+        Ok(())
+    }
 }
 
 /// Keys in one multi_get.
@@ -95,7 +108,7 @@ pub fn demo(args: &DemoArgs) -> Result<()> {
 
     let cache_bytes = args.cache_bytes.unwrap_or(table_bytes.max(record_bytes) / 20).max(1 << 20);
     say(format!(
-        "reading with a memory budget of {}, {:.0} times less than the data:\n\n",
+        "reading past the page cache with a memory budget of {}, {:.0} times less than the data:\n\n",
         human_bytes(cache_bytes),
         table_bytes as f64 / cache_bytes as f64
     ))?;
@@ -128,7 +141,10 @@ pub fn demo(args: &DemoArgs) -> Result<()> {
 /// Indexes and loads; gives the entries in key order and the bytes of all records.
 fn load(args: &DemoArgs, dir: &std::path::Path) -> Result<(Vec<Entry>, u64)> {
     let paths = index::paths(&args.root, args.max_files as usize)?;
-    let db = Db::open(dir, Options::default().with_memtable_bytes(16 << 20).with_cache_bytes(128 << 20))?;
+    // What the engines are compared with, which is memory and reads, is not for the load.
+    let settings = crate::engine::Engine { uri: "auto".into(), cache_bytes: None, ..args.settings.clone() };
+    let options = Options::default().with_memtable_bytes(16 << 20).with_cache_bytes(128 << 20);
+    let db = Db::open(dir, settings.apply(options))?;
     let bar = out::count_bar(Some(paths.len() as u64));
     bar.set_message("indexing and loading");
     let mut entries = Vec::with_capacity(paths.len());
@@ -172,6 +188,7 @@ fn measure_all(
                 let o = Options::default()
                     .with_create_if_missing(false)
                     .with_io(io)
+                    .with_direct_reads(true)
                     .with_cache_bytes(cache_bytes);
                 stores.push((io.clone(), Db::open_read_only(dir, o)?));
             }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::features::Feature;
 use super::measure::{Commits, Reads, Submission, Writes};
+use super::ranking::{self, Choice};
 use super::system::System;
 use crate::out::human_bytes;
 
@@ -45,11 +46,6 @@ pub struct Findings<'a> {
     pub submission: Option<Submission>,
 }
 
-/// Rates closer than this are the same: the rounds of one engine differ by as much.
-const SAME: f64 = 0.05;
-/// CPU times within this factor are the same.
-const CHEAP: f64 = 1.25;
-
 impl Findings<'_> {
     fn works(&self, name: &str) -> bool {
         self.features.iter().any(|f| f.name == name && f.works)
@@ -58,33 +54,15 @@ impl Findings<'_> {
     fn at(&self, io: &str, depth: u32) -> Option<&Reads> {
         self.reads.iter().find(|r| r.io == io && r.iodepth == depth)
     }
-
-    /// The engine that reads fastest with many in flight. Of equals the one that takes least CPU time; of those that
-    /// are equal in this too io_uring, which keeps syncs and allocations in flight besides.
-    fn best_engine(&self) -> Option<&Reads> {
-        let deep = || self.reads.iter().filter(|r| r.iodepth == 32 && !r.io.contains("sqpoll"));
-        let most = deep().map(|r| r.rps).fold(0.0, f64::max);
-        let fast = || deep().filter(|r| r.rps >= most * (1.0 - SAME));
-        let least = fast().map(|r| r.cpu_us_per_op).fold(f64::INFINITY, f64::min);
-        let cheap = || fast().filter(|r| r.cpu_us_per_op <= least * CHEAP);
-        cheap()
-            .find(|r| r.io.starts_with("io_uring"))
-            .or_else(|| cheap().max_by(|a, b| a.rps.total_cmp(&b.rps)))
-    }
 }
 
 /// Makes the recommendation.
 pub fn advise(f: &Findings<'_>) -> Advice {
     let mut reasons = Vec::new();
-    let best = f.best_engine();
-    let engine = best.map_or("posix", |r| r.io.split('?').next().unwrap_or("posix"));
-    if let Some(b) = best {
-        reasons.push(format!(
-            "{engine}: {:.0} reads/s with 32 in flight at {:.1} us of CPU each{}",
-            b.rps,
-            b.cpu_us_per_op,
-            others(f, b)
-        ));
+    let choice = ranking::choose(f.reads);
+    let engine = choice.as_ref().map_or("posix", |c| c.best.io.split('?').next().unwrap_or("posix"));
+    if let Some(c) = &choice {
+        reasons.push(said(f, c));
     }
     let mut options = Vec::new();
     if engine == "io_uring" {
@@ -103,11 +81,26 @@ pub fn advise(f: &Findings<'_>) -> Advice {
     Advice { io, reasons, settings: settings(f) }
 }
 
-fn others(f: &Findings<'_>, best: &Reads) -> String {
-    let rest = f.reads.iter().filter(|r| r.iodepth == 32 && r.io != best.io);
-    let said: Vec<String> =
-        rest.map(|r| format!("{} {:.0} at {:.1} us", r.io, r.rps, r.cpu_us_per_op)).collect();
-    if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
+/// What the engines' rates and CPU times say.
+fn said(f: &Findings<'_>, c: &Choice<'_>) -> String {
+    let figures = |r: &Reads| format!("{:.0} at {:.1} us", r.rps, r.cpu_us_per_op);
+    let all = f.reads.iter().filter(|r| r.iodepth == ranking::DEPTH);
+    let all: Vec<String> = all.map(|r| format!("{} {}", r.io, figures(r))).collect();
+    let names: Vec<&str> = c.equals.iter().map(|r| r.io.as_str()).collect();
+    let verdict = match names.is_empty() {
+        true => "no other is as fast at as little CPU".into(),
+        false => format!(
+            "no difference to {} outside the spread of the rounds, and the simplest",
+            names.join(" and ")
+        ),
+    };
+    let rounds = c.best.rps_rounds.len();
+    format!(
+        "{}: {verdict} (reads/s with {} in flight at CPU time each, {rounds} rounds: {})",
+        c.best.io,
+        ranking::DEPTH,
+        all.join(", ")
+    )
 }
 
 fn ring_options(f: &Findings<'_>, options: &mut Vec<&'static str>, reasons: &mut Vec<String>) {
@@ -118,8 +111,9 @@ fn ring_options(f: &Findings<'_>, options: &mut Vec<&'static str>, reasons: &mut
         reasons.push(why);
     };
     let spare = f.system.cores >= 4;
+    // What it gains in all rounds but the outermost.
     let gain = match (f.at("io_uring?sqpoll", 1), f.at("io_uring", 1)) {
-        (Some(with), Some(without)) => with.rps / without.rps - 1.0,
+        (Some(with), Some(without)) => ranking::spread(&with.rps_rounds, &without.rps_rounds).0 - 1.0,
         _ => 0.0,
     };
     let sqpoll = f.works("io_uring?sqpoll") && spare && gain > 0.1;
@@ -139,33 +133,18 @@ fn ring_options(f: &Findings<'_>, options: &mut Vec<&'static str>, reasons: &mut
             _ => format!("no sqpoll: {:+.0} % for lone reads is not worth a core", gain * 100.0),
         },
     );
-    let defer = f.works("io_uring?single_issuer&defer_taskrun") && !sqpoll;
-    if defer {
-        push(true, "single_issuer", "single_issuer: each ring belongs to one thread".into());
-        push(
-            true,
-            "defer_taskrun",
-            "defer_taskrun: completions are worked on when they are waited for, no interrupts".into(),
-        );
-    }
-    let coop = f.works("io_uring?coop_taskrun") && !sqpoll;
-    push(
-        coop,
-        "coop_taskrun",
-        match coop {
-            true => "coop_taskrun: always, where the thread that submits also reaps, as here".into(),
-            false => "no coop_taskrun: the kernel has none, or sqpoll makes it pointless".into(),
-        },
+    reasons.push(
+        "single_issuer, defer_taskrun, coop_taskrun: not named; rings have them by themselves where the kernel does".into(),
     );
-    let files = f.works("io_uring?fixed_files");
-    push(
-        files,
-        "fixed_files",
-        match files {
-            true => "fixed_files: always; a small gain, no look-up of the file in each request".into(),
-            false => "no fixed_files: they cannot be had here".into(),
-        },
+    reasons.push(
+        "no fixed_files: no gain was seen, and rings that have them go without single_issuer and defer_taskrun".into(),
     );
+    let mut push = |on: bool, option: &'static str, why: String| {
+        if on {
+            options.push(option);
+        }
+        reasons.push(why);
+    };
     if let Some(s) = f.submission {
         let blocks = s.submit_us > 0.5 * s.total_us && s.total_us > 15.0;
         let idle = f.system.cores >= 4;
@@ -185,7 +164,7 @@ fn ring_options(f: &Findings<'_>, options: &mut Vec<&'static str>, reasons: &mut
     }
     let poll = f.works("io_uring?iopoll");
     reasons.push(match poll {
-        true => "iopoll works: worth a measurement of its own (`ringdb fileperf --io io_uring?iopoll`); it takes direct reads and writes only".into(),
+        true => "iopoll works: worth a measurement of its own (`ringdb fileperf --direct --io io_uring?iopoll`); it takes direct reads and writes only".into(),
         false => "no iopoll: a polled read of this file is refused".to_string(),
     });
     reasons.push("no fixed_buffers: no gain above noise at 4 KiB; `ringdb fileperf --matrix --bs 64k` measures it for larger requests".into());
@@ -260,8 +239,7 @@ mod tests {
     use crate::fileperf::row::Latency;
 
     fn reads(io: &str, iodepth: u32, rps: f64, cpu: f64) -> Reads {
-        let latency_us = Latency::default();
-        Reads { io: io.into(), iodepth, rps, rps_spread: (rps, rps), cpu_us_per_op: cpu, latency_us }
+        Reads::of(io, iodepth, vec![rps; 5], vec![cpu; 5], Latency::default())
     }
 
     fn works(names: &[&'static str]) -> Vec<Feature> {
@@ -293,19 +271,22 @@ mod tests {
         ]);
         let r = [
             reads("posix", 32, 251e3, 9.0),
-            reads("libaio", 32, 245e3, 5.0),
+            reads("libaio", 32, 245e3, 6.0),
             reads("io_uring", 32, 250e3, 4.0),
         ];
         let a = advice(&system(2), &f, &r, None);
-        assert_eq!(a.io, "io_uring?coop_taskrun&fixed_files");
+        // What rings have by themselves is not named, nor what gains nothing.
+        assert_eq!(a.io, "io_uring");
         assert!(
             a.reasons.iter().any(|r| r.contains("no sqpoll") && r.contains("there are 2")),
             "{:?}",
             a.reasons
         );
-        // CPU times that are as good as equal leave the choice to what else the engine can do.
+        // Where nothing differs it is the simplest, and that is said.
         let r = [reads("libaio", 32, 250e3, 3.8), reads("io_uring", 32, 245e3, 4.0)];
-        assert!(advice(&system(2), &f, &r, None).io.starts_with("io_uring"));
+        let a = advice(&system(2), &f, &r, None);
+        assert_eq!(a.io, "libaio");
+        assert!(a.reasons[0].contains("no difference to io_uring"), "{:?}", a.reasons);
         let r = [reads("libaio", 32, 250e3, 2.0), reads("io_uring", 32, 245e3, 4.0)];
         assert_eq!(advice(&system(2), &f, &r, None).io, "libaio");
         let r = [reads("posix", 32, 250e3, 9.0), reads("io_uring", 32, 150e3, 4.0)];
@@ -323,8 +304,8 @@ mod tests {
             ]
         };
         assert_eq!(advice(&system(8), &f, &r(1.3), None).io, "io_uring?sqpoll");
-        assert_eq!(advice(&system(8), &f, &r(1.05), None).io, "io_uring?single_issuer&defer_taskrun");
-        assert_eq!(advice(&system(2), &f, &r(1.3), None).io, "io_uring?single_issuer&defer_taskrun");
+        assert_eq!(advice(&system(8), &f, &r(1.05), None).io, "io_uring");
+        assert_eq!(advice(&system(2), &f, &r(1.3), None).io, "io_uring");
     }
 
     #[test]

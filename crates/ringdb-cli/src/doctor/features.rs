@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 
-use engineswap::mem::{AlignedBuf, FrameArena};
+use engineswap::mem::{AlignedBuf, BufArena};
 use engineswap::{Buf, Direct, ErrorKind, Io, Op, OpenHow, Purpose};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::{ReadWriteFlags, preadv2, pwritev2};
@@ -93,12 +93,12 @@ fn engine(uri: &str, file: &Path) -> std::result::Result<String, String> {
     })?;
     let said = |e: engineswap::Error| e.to_string();
     let f = io.open(file, &OpenHow::read().direct(Direct::Prefer)).map_err(said)?;
-    let memory = FrameArena::new(4096, 2);
+    let memory = BufArena::new(4096, 2);
     let fixed = uri.contains("fixed_buffers");
     let _registered = if fixed { Some(io.register_buffers(memory.region()).map_err(said)?) } else { None };
     let mut queue = io.queue(2).map_err(said)?;
     for i in 0..2u64 {
-        let Some(buf) = memory.alloc().map(Buf::Frame) else { return Err("no memory".into()) };
+        let Some(buf) = memory.alloc().map(Buf::Aligned) else { return Err("no memory".into()) };
         if queue.push(Op::read(&f, i * 4096, 4096, buf, Purpose(0))).is_err() {
             return Err("the queue takes nothing".into());
         }
@@ -147,23 +147,15 @@ fn dioalign(file: &Path) -> std::result::Result<String, String> {
 }
 
 fn huge_pages() -> std::result::Result<String, String> {
-    const FRAME: usize = 4096;
-    const FRAMES: usize = 4096;
+    const BYTES: usize = 16 << 20;
     let before = huge_kib();
-    let arena = FrameArena::new(FRAME, FRAMES);
-    let mut frames = Vec::new();
-    while let Some(mut f) = arena.alloc() {
-        f.fill(1);
-        frames.push(f);
-        if frames.len() == FRAMES {
-            break;
-        }
-    }
+    let mut memory = AlignedBuf::zeroed(BYTES);
+    memory.fill(1);
     let got = huge_kib().saturating_sub(before);
-    drop(frames);
+    drop(memory);
     match got {
         0 => Err("memory asked for on huge pages came on small ones".into()),
-        n => Ok(format!("{} MiB of {} came on huge pages", n >> 10, (FRAME * FRAMES) >> 20)),
+        n => Ok(format!("{} MiB of {} came on huge pages", n >> 10, BYTES >> 20)),
     }
 }
 
@@ -171,4 +163,23 @@ fn huge_kib() -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("AnonHugePages:"));
     line.and_then(|l| l.trim().split(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use engineswap::uri::UringConfig;
+
+    use super::ENGINES;
+
+    #[test]
+    fn every_option_of_io_uring_that_is_a_flag_is_tried() {
+        let tried = |name: &str| ENGINES.iter().any(|(told, _)| told.split(['?', '&']).any(|o| o == name));
+        for o in UringConfig::options() {
+            let is_flag = o.help.contains("(on, off)");
+            // Of many rings, which a trial of one does not show.
+            let of_many = ["sqpoll_share", "clone_buffers"].contains(&o.name);
+            assert_eq!(tried(o.name), is_flag && !of_many, "{}", o.name);
+        }
+        assert!(ENGINES.iter().all(|(_, uri)| uri.parse::<engineswap::Config>().is_ok()));
+    }
 }

@@ -9,6 +9,7 @@ use engineswap::mem::AlignedBuf;
 use engineswap::{Buf, Direct, File, Io, Op, OpKind, OpenHow, Purpose};
 use serde::Serialize;
 
+use super::ranking;
 use crate::error::{Result, at, failed};
 use crate::fileperf::args::Mode;
 use crate::fileperf::row::{Latency, spread};
@@ -17,7 +18,7 @@ use crate::fileperf::run::{self, Spec};
 /// Bytes of the file that is measured on.
 pub const FILE_BYTES: u64 = 64 << 20;
 const DEPTHS: [u32; 4] = [1, 4, 16, 32];
-const ROUNDS: u64 = 3;
+const ROUNDS: usize = 3;
 const READ_TIME: Duration = Duration::from_millis(80);
 const COMMIT_TIME: Duration = Duration::from_millis(250);
 const BLOCK: u64 = 4096;
@@ -29,14 +30,35 @@ pub struct Reads {
     pub io: String,
     /// Reads in flight.
     pub iodepth: u32,
-    /// Reads a second: the median of three rounds.
+    /// Reads a second: the median of the rounds.
     pub rps: f64,
     /// The slowest and the fastest round.
     pub rps_spread: (f64, f64),
-    /// CPU time per read in microseconds.
+    /// CPU time per read in microseconds: the median of the rounds.
     pub cpu_us_per_op: f64,
     /// Latencies.
     pub latency_us: Latency,
+    /// Reads a second of each round.
+    pub rps_rounds: Vec<f64>,
+    /// CPU time per read of each round.
+    pub cpu_us_rounds: Vec<f64>,
+}
+
+impl Reads {
+    /// What rounds come to.
+    pub fn of(io: &str, iodepth: u32, rps: Vec<f64>, cpu_us: Vec<f64>, latency_us: Latency) -> Reads {
+        let (min, median, max) = spread(&rps);
+        Reads {
+            io: io.into(),
+            iodepth,
+            rps: median,
+            rps_spread: (min, max),
+            cpu_us_per_op: spread(&cpu_us).1,
+            latency_us,
+            rps_rounds: rps,
+            cpu_us_rounds: cpu_us,
+        }
+    }
 }
 
 /// Durable commits of 4 KiB.
@@ -68,44 +90,62 @@ pub struct Submission {
     pub total_us: f64,
 }
 
-/// Measures each of `engines` at each depth, in turn.
+/// Measures each of `engines` at each depth, in turn; where engines are compared until that says something,
+/// or more rounds are not likely to.
 pub fn reads(path: &Path, direct: bool, engines: &[String]) -> Result<Vec<Reads>> {
     let mut cells = Vec::new();
     for uri in engines {
         let io = Io::from_uri(uri)?;
-        cells.extend(DEPTHS.map(|depth| (uri, io.clone(), depth, Vec::new())));
+        cells.extend(DEPTHS.map(|depth| Cell { uri, io: io.clone(), depth, samples: Vec::new() }));
     }
-    for round in 0..ROUNDS {
-        for (_, io, depth, samples) in &mut cells {
+    let rows = |cells: &[Cell]| cells.iter().map(|c| c.reads()).collect::<Vec<Reads>>();
+    for round in 0..ranking::AT_MOST {
+        if round >= ranking::AT_LEAST && !ranking::is_open(&rows(&cells)) {
+            break;
+        }
+        // A recommendation follows from lone reads and from deep queues; the depths between are for people.
+        let counts = |depth: u32| {
+            depth == ranking::DEPTH || round < if depth == 1 { ranking::AT_LEAST } else { ROUNDS }
+        };
+        for cell in cells.iter_mut().filter(|c| counts(c.depth)) {
             let spec = Spec {
                 path,
                 size: FILE_BYTES,
                 mode: Mode::Randread,
                 read_percent: 100,
                 jobs: 1,
-                depth: *depth,
+                depth: cell.depth,
                 bs: BLOCK,
                 batch: 1,
                 think: Duration::ZERO,
                 direct,
                 fixed_buffers: false,
+                plain: cell.depth == 1 && cell.io.info().name == "posix",
                 warmup: READ_TIME / 8,
                 time: READ_TIME,
-                seed: round,
+                seed: round as u64,
             };
-            samples.push(run::run(io, &spec, None)?);
+            cell.samples.push(run::run(&cell.io, &spec, None)?);
         }
     }
-    let row = |(uri, _, depth, samples): (&String, Io, u32, Vec<run::Sample>)| {
-        let rates: Vec<f64> = samples.iter().map(run::Sample::rps).collect();
-        let ops: u64 = samples.iter().map(|s| s.ops).sum();
-        let cpu: f64 = samples.iter().map(|s| s.cpu_s).sum();
-        let (min, rps, max) = spread(&rates);
-        let latency_us = samples.first().map(|s| Latency::of(&s.latency)).unwrap_or_default();
-        let cpu_us_per_op = cpu * 1e6 / ops.max(1) as f64;
-        Reads { io: uri.clone(), iodepth: depth, rps, rps_spread: (min, max), cpu_us_per_op, latency_us }
-    };
-    Ok(cells.into_iter().map(row).collect())
+    Ok(rows(&cells))
+}
+
+/// An engine at a depth, and its rounds.
+struct Cell<'a> {
+    uri: &'a str,
+    io: Io,
+    depth: u32,
+    samples: Vec<run::Sample>,
+}
+
+impl Cell<'_> {
+    fn reads(&self) -> Reads {
+        let cpu = |s: &run::Sample| s.cpu_s * 1e6 / s.ops.max(1) as f64;
+        let latency = self.samples.first().map(|s| Latency::of(&s.latency)).unwrap_or_default();
+        let rates = self.samples.iter().map(run::Sample::rps).collect();
+        Reads::of(self.uri, self.depth, rates, self.samples.iter().map(cpu).collect(), latency)
+    }
 }
 
 /// Repeats `step` for the time and says how many there were a second.

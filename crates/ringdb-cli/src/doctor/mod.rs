@@ -8,6 +8,7 @@
 mod advice;
 mod features;
 mod measure;
+mod ranking;
 mod system;
 
 use std::fmt::Write;

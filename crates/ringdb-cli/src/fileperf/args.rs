@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 
-use crate::engine::engine_uri;
 use crate::error::{Result, usage};
-use crate::out::parse_bytes;
+use crate::out::{parse_bytes, parse_seconds};
 
 /// What is done to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,11 +73,11 @@ pub struct FilePerfArgs {
     /// Bytes of the file that are used
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
     pub size: u64,
-    /// Seconds to measure each engine (and each cell of the matrix), the five rounds together
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    /// Time to measure each engine (and each cell of the matrix), the five rounds together: 10, 10s, 500ms
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
     pub runtime: f64,
-    /// Seconds before each round that do not count
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.3, value_parser = seconds)]
+    /// Time before each round that does not count
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_seconds)]
     pub warmup: f64,
     /// The file, kept afterwards, or a block device [default: a temporary file, removed at the end]
     #[arg(long, value_name = "FILE")]
@@ -100,7 +99,7 @@ pub struct FilePerfArgs {
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub think_us: u32,
     /// I/O engines, separated by commas or given several times; @FILE takes what `ringdb doctor` wrote
-    #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "auto", value_parser = engine_uri)]
+    #[arg(long, value_name = "URI", value_delimiter = ',', default_value = "auto")]
     pub io: Vec<String>,
     /// Run {1, 16} jobs x {1, 16} depth x {randwrite, randread}, with and without registered buffers; adds a plot
     /// beside the JSON or CSV file, or fileperf-matrix.svg here
@@ -118,14 +117,16 @@ pub struct FilePerfArgs {
     pub csv: Option<PathBuf>,
 }
 
-fn seconds(s: &str) -> std::result::Result<f64, String> {
-    match s.parse::<f64>() {
-        Ok(x) if (0.0..=1e6).contains(&x) => Ok(x),
-        _ => Err(format!("'{s}' is not a number of seconds")),
-    }
-}
-
 impl FilePerfArgs {
+    /// Takes the engines of files that --io names. There is no store that their settings could be for.
+    pub fn settle(&mut self) -> Result<()> {
+        let unused = crate::engine::settle(&mut self.io)?.settings();
+        if !unused.is_empty() {
+            crate::error::warn(&format!("not used here, where there is no store: {}", unused.join(", ")));
+        }
+        Ok(())
+    }
+
     /// What clap cannot check.
     pub fn check(&self) -> Result<()> {
         if self.runtime <= 0.0 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engineswap::mem::{AlignedBuf, FrameArena, FreeFrame};
+use engineswap::mem::{AlignedBuf, BufArena};
 use engineswap::{Buf, Direct, Done, File, Io, Op, OpenHow, Purpose, Queue};
 use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
@@ -62,7 +62,7 @@ pub struct Job<'a> {
     file: File,
     /// Plain calls without a queue: posix with one request at a time.
     queue: Option<Queue>,
-    buffers: Vec<FreeFrame>,
+    buffers: Vec<AlignedBuf>,
     random: SmallRng,
     /// Blocks that this job may use.
     first: u64,
@@ -86,7 +86,7 @@ impl<'a> Job<'a> {
         io: &Io,
         spec: &'a Spec<'a>,
         n: u32,
-        memory: &Arc<FrameArena>,
+        memory: &Arc<BufArena>,
         known: Option<Known<'a>>,
     ) -> Result<Job<'a>> {
         let file = open(io, spec)?;
@@ -99,8 +99,7 @@ impl<'a> Job<'a> {
                 align.offset
             ));
         }
-        let plain = spec.depth == 1 && io.info().name == "posix";
-        let queue = if plain { None } else { Some(io.queue(spec.depth)?) };
+        let queue = if spec.plain { None } else { Some(io.queue(spec.depth)?) };
         let all = spec.size / spec.bs;
         let (first, blocks, next) = match &known {
             Some(k) => (k.first, k.generations.len() as u64, 0),
@@ -217,7 +216,7 @@ impl<'a> Job<'a> {
 
     fn run_queue(&mut self, mut queue: Queue, times: Times) -> Result<()> {
         let (depth, batch, bs) = (self.spec.depth as usize, self.spec.batch as usize, self.spec.bs);
-        let mut idle: Vec<(usize, FreeFrame)> =
+        let mut idle: Vec<(usize, AlignedBuf)> =
             std::mem::take(&mut self.buffers).into_iter().enumerate().collect();
         let mut now = Instant::now();
         let mut flights = vec![Flight { block: 0, write: false, started: now }; depth];
@@ -239,9 +238,9 @@ impl<'a> Job<'a> {
                     flights[i] = Flight { block, write, started: now };
                     let op = if write {
                         self.mark(block, &mut buf[..bs as usize]);
-                        Op::write(&self.file, block * bs, bs, Buf::Frame(buf), Purpose(0))
+                        Op::write(&self.file, block * bs, bs, Buf::Aligned(buf), Purpose(0))
                     } else {
-                        Op::read(&self.file, block * bs, bs, Buf::Frame(buf), Purpose(0))
+                        Op::read(&self.file, block * bs, bs, Buf::Aligned(buf), Purpose(0))
                     };
                     if queue.push(op.user(i as u64)).is_err() {
                         return failed(
@@ -258,7 +257,7 @@ impl<'a> Job<'a> {
             while let Some(Done { user, result, buf }) = queue.pop() {
                 now = Instant::now();
                 let bytes = result?;
-                let Buf::Frame(buf) = buf else { return failed("a request came back without its buffer") };
+                let Buf::Aligned(buf) = buf else { return failed("a request came back without its buffer") };
                 self.account(flights[user as usize], now, bytes, &buf, times)?;
                 idle.push((user as usize, buf));
             }

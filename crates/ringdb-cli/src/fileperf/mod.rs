@@ -14,7 +14,8 @@ pub mod run;
 
 use std::path::{Path, PathBuf};
 
-use engineswap::{Config, Io};
+use engineswap::uri::PosixConfig;
+use engineswap::{Config, Io, Uses};
 
 use self::args::{FilePerfArgs, Mode};
 use self::prepare::prepare;
@@ -32,6 +33,8 @@ struct Target {
     /// As it was given.
     given: String,
     fixed_buffers: bool,
+    /// Jobs of depth 1 make plain calls.
+    plain: bool,
     io: Io,
 }
 
@@ -89,6 +92,7 @@ fn spec<'a>(args: &FilePerfArgs, path: &'a Path, cell: &Cell<'_>, round: usize) 
         think: std::time::Duration::from_micros(args.think_us.into()),
         direct: args.direct,
         fixed_buffers: cell.target.fixed_buffers,
+        plain: cell.target.plain && cell.depth == 1,
         warmup: job::duration(args.warmup),
         time: job::duration(args.runtime / ROUNDS as f64),
         seed: u64::from(std::process::id()) << 8 | round as u64,
@@ -127,11 +131,19 @@ fn targets(args: &FilePerfArgs) -> Result<(Vec<Target>, Vec<String>)> {
             uri
         };
         let files = ("fixed_files", args.fixed_files);
-        let io = open(&with(&[files, ("fixed_buffers", args.fixed_buffers)]))?;
-        targets.push(Target { given: given.clone(), fixed_buffers: args.fixed_buffers, io });
+        let first = with(&[files, ("fixed_buffers", args.fixed_buffers)]);
+        let config = resolved(&first, args)?;
+        if args.matrix && config.buffers {
+            return usage(format!(
+                "--io {given}: --matrix takes each engine with and without registered buffers"
+            ));
+        }
+        let target =
+            |fixed_buffers, io| Target { given: given.clone(), fixed_buffers, plain: config.plain, io };
+        targets.push(target(config.buffers, open(&first)?));
         if args.matrix {
             match open(&with(&[files, ("fixed_buffers", true)])) {
-                Ok(io) => targets.push(Target { given: given.clone(), fixed_buffers: true, io }),
+                Ok(io) => targets.push(target(true, io)),
                 Err(why) => notes.push(format!("{given}: no rows with registered buffers: {why}")),
             }
         }
@@ -139,8 +151,38 @@ fn targets(args: &FilePerfArgs) -> Result<(Vec<Target>, Vec<String>)> {
     Ok((targets, notes))
 }
 
+/// What the options of an engine ask of this program.
+struct Asked {
+    /// Its buffers are registered.
+    buffers: bool,
+    /// One request at a time may be a plain call: nothing was asked for that such a call could not do.
+    plain: bool,
+}
+
+/// An option acts or is refused, here as everywhere.
+fn resolved(uri: &str, args: &FilePerfArgs) -> Result<Asked> {
+    let wrong = |why: &str| usage(format!("--io {uri}: {why}"));
+    match uri.parse::<Config>() {
+        Ok(Config::Sim(_)) => wrong(
+            "the engine 'sim' is a disk in memory, which has no file to measure; valid: auto, posix, libaio, io_uring",
+        ),
+        Ok(Config::IoUring(c)) if c.iopoll && !args.direct => {
+            wrong("'iopoll' polls for direct transfers, and there are none without --direct")
+        }
+        Ok(Config::IoUring(c)) => {
+            let buffers = c.fixed_buffers == Some(true) || c.clone_buffers == Some(true);
+            Ok(Asked { buffers, plain: false })
+        }
+        Ok(Config::Posix(_)) => Ok(Asked { buffers: false, plain: !uri.contains("nowait") }),
+        // Anything else that is wrong shows when it is opened.
+        _ => Ok(Asked { buffers: false, plain: false }),
+    }
+}
+
 fn open(uri: &str) -> Result<Io> {
-    Io::from_uri(uri).map_err(|e| match e.kind() {
+    // Buffers are registered when that is asked for; there are no pools.
+    let uses = Uses { registered_buffers: true, pools: false };
+    Io::from_uri_for(uri, uses).map_err(|e| match e.kind() {
         engineswap::ErrorKind::InvalidInput => Failure::Usage(format!("--io {uri}: {e}")),
         _ => Failure::Failed(format!("--io {uri}: {e}")),
     })
@@ -156,8 +198,9 @@ fn engine_uri(given: &str, jobs: u32, depth: u32) -> Result<String> {
     let join = if uri.contains('?') { '&' } else { '?' };
     let named = |name: &str| uri.split(['?', '&']).any(|o| o.starts_with(name));
     Ok(match uri.parse::<Config>() {
-        Ok(Config::Posix(_)) if depth > 1 && (!named("threads=") || given == "auto") => {
-            format!("posix?threads={}", jobs.saturating_mul(depth).min(256))
+        Ok(Config::Posix(c)) if depth > 1 && (!named("threads=") || given == "auto") => {
+            let threads = jobs.saturating_mul(depth).min(256);
+            Config::Posix(PosixConfig { threads, ..c }).to_string()
         }
         Ok(Config::Libaio(c)) if c.depth < depth => deeper(&uri, join, named("depth="), c.depth, depth)?,
         Ok(Config::IoUring(c)) if c.depth < depth => deeper(&uri, join, named("depth="), c.depth, depth)?,

@@ -5,7 +5,7 @@ use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
 use engineswap::Io;
-use engineswap::mem::FrameArena;
+use engineswap::mem::BufArena;
 use hdrhistogram::Histogram;
 
 use super::args::Mode;
@@ -37,6 +37,8 @@ pub struct Spec<'a> {
     pub direct: bool,
     /// Whether the buffers are registered with the engine.
     pub fixed_buffers: bool,
+    /// Whether requests are plain calls, with no queue.
+    pub plain: bool,
     /// Time that does not count.
     pub warmup: Duration,
     /// Time that counts.
@@ -120,7 +122,7 @@ fn sleep_until(t: Instant) {
 pub fn run(io: &Io, spec: &Spec<'_>, mut generations: Option<&mut [u32]>) -> Result<Sample> {
     let ready = Barrier::new(spec.jobs as usize + 1);
     let times: OnceLock<Times> = OnceLock::new();
-    let memory = FrameArena::new(spec.bs as usize, spec.jobs as usize * spec.depth as usize);
+    let memory = BufArena::new(spec.bs as usize, spec.jobs as usize * spec.depth as usize);
     // It lasts until the end of this function.
     let _registered = if spec.fixed_buffers { Some(io.register_buffers(memory.region())?) } else { None };
     let mut parts = parts(spec, generations.as_deref_mut());

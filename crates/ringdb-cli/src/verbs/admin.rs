@@ -7,7 +7,7 @@ use ringdb::Stats;
 use serde_json::json;
 
 use crate::args::{CheckpointArgs, CompactArgs, KeyspacesArgs, PlainArgs};
-use crate::error::{Result, failed};
+use crate::error::{Result, failed, usage};
 use crate::out::{self, human_bytes, human_count};
 use crate::store::{self, Space};
 
@@ -40,6 +40,17 @@ fn describe(s: &Stats) -> String {
             "{}, {} of it cached blocks",
             human_bytes(s.cache_capacity_bytes),
             human_bytes(s.cache_used_bytes)
+        ),
+    );
+    line(
+        "memory",
+        format!(
+            "{} of the budget: memtables {}, background work {}, iterators {}; mapped log segments {}",
+            human_bytes(s.memory_bytes),
+            human_bytes(s.memtable_memory_bytes),
+            human_bytes(s.background_memory_bytes),
+            human_bytes(s.iterator_memory_bytes),
+            human_bytes(s.log_mapped_bytes)
         ),
     );
     line("block reads", format!("{} cached, {} from disk", s.cache_hits, s.cache_misses));
@@ -76,17 +87,17 @@ fn describe(s: &Stats) -> String {
 
 /// Merges tables down to the last level.
 pub fn compact(args: &CompactArgs) -> Result<()> {
-    let bounds = store::bounds(&args.range, args.coding.coding())?;
+    let Some(bounds) = store::bounds(&args.range, args.coding.coding())? else {
+        return usage("--prefix, --from and --to have no key in common: nothing would be compacted");
+    };
     let db = store::open_for_writing(&args.store, false, None)?;
     let space = Space::existing(db, args.keyspace.keyspace.as_deref())?;
     let before = space.db.stats();
     let start = Instant::now();
     let bar = out::count_bar(None);
     bar.set_message("compacting");
-    if let Some(bounds) = bounds {
-        space.db.flush()?;
-        space.compact(bounds)?;
-    }
+    space.db.flush()?;
+    space.compact(bounds)?;
     bar.finish_and_clear();
     let after = space.db.stats();
     space.db.close()?;

@@ -3,11 +3,15 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use ringdb::{MAX_KEY_BYTES, MAX_VALUE_BYTES, WriteBatch, WriteOptions};
 use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::args::{Format, LoadArgs, OnError};
 use crate::error::{Failure, Result, at, failed};
@@ -17,6 +21,9 @@ use crate::store::{self, Space};
 
 /// A batch is committed when it holds this many bytes, whatever its count.
 const BATCH_BYTES: usize = 4 << 20;
+
+/// How long an interrupted load may wait for the record that it is reading.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Serialize)]
 struct Summary {
@@ -33,6 +40,7 @@ struct Loader<'a> {
     options: WriteOptions,
     summary: Summary,
     bar: ProgressBar,
+    interrupt: Arc<Interrupt>,
 }
 
 /// Loads the files, or standard input.
@@ -58,6 +66,7 @@ pub fn load(args: &LoadArgs) -> Result<()> {
         options,
         summary: Summary { records: 0, skipped: 0, bytes: 0, seconds: 0.0 },
         bar: out::bytes_bar((!from_stdin).then_some(total)),
+        interrupt: Interrupt::watch()?,
     };
     let start = Instant::now();
     let done = loader.all();
@@ -66,8 +75,9 @@ pub fn load(args: &LoadArgs) -> Result<()> {
     loader.bar.finish_and_clear();
     loader.summary.seconds = start.elapsed().as_secs_f64();
     let s = &loader.summary;
-    if done.is_err() {
-        crate::error::warn(&format!("{} records are loaded", human_count(s.records)));
+    if let Err(e) = &done {
+        let why = if matches!(e, Failure::Interrupted(_)) { "interrupted: " } else { "" };
+        crate::error::warn(&format!("{why}{} records are loaded", human_count(s.records)));
     } else if args.json {
         out::json(s)?;
     } else {
@@ -107,6 +117,9 @@ impl Loader<'_> {
         let mut reader =
             formats::reader(format, &self.args.format, input).or_else(|e| failed(format!("{name}: {e}")))?;
         loop {
+            if let Some(signal) = self.interrupt.came() {
+                return Err(Failure::Interrupted(signal));
+            }
             let next = reader.next().map_err(|e| Failure::Failed(format!("{name}: {e}")))?;
             let (line, why) = match next {
                 Next::End => return Ok(()),
@@ -140,9 +153,59 @@ impl Loader<'_> {
 
     fn commit(&mut self) -> Result<()> {
         if !self.batch.is_empty() {
+            let n = self.batch.len() as u64;
             self.space.db.write(std::mem::take(&mut self.batch), &self.options)?;
+            self.interrupt.loaded.fetch_add(n, Relaxed);
         }
         Ok(())
+    }
+}
+
+/// A signal that asks the command to end. It is looked at before each record, so that what was read is committed and
+/// counted. Where a record does not come (standard input is a terminal or an idle pipe), another thread says
+/// what has been committed by then and ends the process; so does a second signal.
+struct Interrupt {
+    signal: AtomicI32,
+    noticed: AtomicBool,
+    /// Records committed.
+    loaded: AtomicU64,
+}
+
+impl Interrupt {
+    fn watch() -> Result<Arc<Interrupt>> {
+        let it = Arc::new(Interrupt {
+            signal: AtomicI32::new(0),
+            noticed: AtomicBool::new(false),
+            loaded: AtomicU64::new(0),
+        });
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let watched = it.clone();
+        std::thread::spawn(move || watched.run(&mut signals));
+        Ok(it)
+    }
+
+    fn run(&self, signals: &mut Signals) {
+        let mut signals = signals.forever();
+        let Some(first) = signals.next() else { return };
+        self.signal.store(first, Relaxed);
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end && !self.noticed.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if self.noticed.load(Relaxed) {
+            // The rest may take its time; who is in a hurry asks again.
+            let _ = signals.next();
+        }
+        let n = human_count(self.loaded.load(Relaxed));
+        crate::error::warn(&format!("interrupted: {n} records are loaded"));
+        std::process::exit(128 + first);
+    }
+
+    /// The signal, if one came.
+    fn came(&self) -> Option<u8> {
+        let signal = u8::try_from(self.signal.load(Relaxed)).ok().filter(|s| *s != 0)?;
+        self.noticed.store(true, Relaxed);
+        Some(signal)
     }
 }
 

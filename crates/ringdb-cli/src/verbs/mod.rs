@@ -9,10 +9,10 @@ mod repair;
 mod scan;
 
 use crate::args::Verb;
-use crate::error::Result;
+use crate::error::{Failure, Result, warn};
 
-/// Does what the command line says.
-pub fn run(verb: Verb) -> Result<()> {
+/// Does what the command line says. `given` are the arguments that were on it, and not by default.
+pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
     match verb {
         Verb::Load(a) => load::load(&a),
         Verb::Dump(a) => dump::dump(&a),
@@ -23,15 +23,35 @@ pub fn run(verb: Verb) -> Result<()> {
         Verb::Count(a) => scan::count(&a),
         Verb::Stats(a) => admin::stats(&a),
         Verb::Verify(a) => repair::verify(&a),
-        Verb::Salvage(a) => repair::salvage(&a),
+        Verb::Salvage(a) => repair::salvage(&a).map_err(no_new_store),
         Verb::Compact(a) => admin::compact(&a),
         Verb::Checkpoint(a) => admin::checkpoint(&a),
         Verb::Keyspaces(a) => admin::keyspaces(&a),
-        Verb::Bench(a) => crate::bench::bench(&a),
-        Verb::Fileperf(a) => crate::fileperf::fileperf(&a),
+        Verb::Bench(mut a) => {
+            a.settle(|option| given.contains(&option))?;
+            crate::bench::bench(&a)
+        }
+        Verb::Fileperf(mut a) => {
+            a.settle()?;
+            crate::fileperf::fileperf(&a)
+        }
         Verb::Doctor(a) => crate::doctor::doctor(&a),
-        Verb::Demo(a) => crate::demo::demo(&a),
+        Verb::Demo(mut a) => {
+            a.settle()?;
+            crate::demo::demo(&a)
+        }
         Verb::Completions(a) => docs::completions(&a),
         Verb::Man(a) => docs::man(&a),
+    }
+}
+
+/// "There is no new store" is an answer of `salvage`, with an exit code that is older than the one of failures.
+fn no_new_store(e: Failure) -> Failure {
+    match e {
+        Failure::Failed(why) => {
+            warn(&why);
+            Failure::Negative
+        }
+        e => e,
     }
 }

@@ -12,19 +12,27 @@ use crate::formats::write_pair;
 use crate::out;
 use crate::store::{self, DurabilityArg, Space};
 
-/// Prints the values of keys, each on a line. Absent ones are named on standard error.
+/// Prints the values of keys, each on a line; on a terminal without control bytes, unless --raw. Absent ones
+/// are named on standard error.
 pub fn get(args: &GetArgs) -> Result<()> {
     let coding = args.coding.coding();
     let keys = arguments(coding, &args.keys)?;
     let space = Space::existing(store::open_for_reading(&args.store)?, args.keyspace.keyspace.as_deref())?;
     let values = space.multi_get(&keys)?;
     let mut out = out::stdout();
+    let visible = !args.raw && coding == Coding::Text && out::to_terminal();
     let mut absent = Vec::new();
     for (key, value) in keys.iter().zip(values) {
         match value {
             Some(v) if args.json => write_pair(&mut out, coding, key, Some(&v))?,
             Some(v) => {
-                out.write_all(&coding.encode(&v))?;
+                if visible {
+                    let mut text = Vec::new();
+                    out::visible_into(&v, &mut text);
+                    out.write_all(&text)?;
+                } else {
+                    out.write_all(&coding.encode(&v))?;
+                }
                 if !args.raw {
                     out.write_all(b"\n")?;
                 }

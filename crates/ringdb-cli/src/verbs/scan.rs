@@ -11,7 +11,8 @@ use crate::formats::{escape_into, write_pair};
 use crate::out;
 use crate::store::{self, Space};
 
-/// Prints pairs in key order: key, TAB, value, with the escapes of TSV; or an object a line.
+/// Prints pairs in key order: key, TAB, value, with the escapes of TSV; or an object a line. A terminal gets no control
+/// bytes, which it would obey: they are shown as \xHH.
 pub fn scan(args: &ScanArgs) -> Result<()> {
     let coding = args.coding.coding();
     let bounds = store::bounds(&args.range, coding)?;
@@ -20,6 +21,7 @@ pub fn scan(args: &ScanArgs) -> Result<()> {
     let iter = space.range(bounds);
     let pairs: Box<dyn Iterator<Item = _>> = if args.reverse { Box::new(iter.rev()) } else { Box::new(iter) };
     let mut out = out::stdout();
+    let visible = out::to_terminal();
     let mut line = Vec::new();
     for pair in pairs.take(args.limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX))) {
         let (key, value) = pair?;
@@ -29,10 +31,10 @@ pub fn scan(args: &ScanArgs) -> Result<()> {
             continue;
         }
         line.clear();
-        field(coding, &key, &mut line);
+        field(coding, &key, visible, &mut line);
         if let Some(v) = value {
             line.push(b'\t');
-            field(coding, &v, &mut line);
+            field(coding, &v, visible, &mut line);
         }
         line.push(b'\n');
         out.write_all(&line)?;
@@ -40,8 +42,9 @@ pub fn scan(args: &ScanArgs) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn field(coding: Coding, bytes: &[u8], line: &mut Vec<u8>) {
+fn field(coding: Coding, bytes: &[u8], visible: bool, line: &mut Vec<u8>) {
     match coding {
+        Coding::Text if visible => out::visible_into(bytes, line),
         Coding::Text => escape_into(bytes, line),
         c => c.encode_into(bytes, line),
     }

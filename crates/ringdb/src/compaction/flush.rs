@@ -3,9 +3,9 @@
 use crate::sync::atomic::AtomicBool;
 
 use super::output::Outputs;
-use super::run::{Bottom, LEVEL0_TABLE_BYTES, Work, copy_visible, install};
+use super::run::{Bottom, JobStats, LEVEL0_TABLE_BYTES, copy_visible, install};
 use super::visibility::Visibility;
-use super::{Change, Tree};
+use super::{Change, CompactionEnv};
 use crate::Result;
 use crate::cursor::Cursor;
 use crate::merge::MergeCursor;
@@ -15,19 +15,20 @@ use crate::purpose;
 const MOST_MEMTABLES: usize = 4;
 
 /// Flushes the oldest immutable memtables, if there are any, and installs the result.
-pub(crate) fn flush<T: Tree>(tree: &T, cancel: &AtomicBool) -> Result<Option<Work>> {
-    let mut frozen = tree.immutables();
+pub(crate) fn flush<T: CompactionEnv>(store: &T, cancel: &AtomicBool) -> Result<Option<JobStats>> {
+    let mut frozen = store.immutables();
     frozen.truncate(MOST_MEMTABLES);
     if frozen.is_empty() {
         return Ok(None);
     }
     let flushed = frozen.len();
     let bytes = frozen.iter().map(|f| f.bytes).sum();
-    // After the memtables are fixed: see [`Tree::views`].
-    let mut visibility = Visibility::new(tree.views(), tree.dropped_keyspaces());
-    let mut out = Outputs::new(tree, 0, LEVEL0_TABLE_BYTES, bytes, purpose::FLUSH);
+    let entries = frozen.iter().map(|f| f.entries).sum();
+    // After the memtables are fixed: see [`CompactionEnv::views`].
+    let mut visibility = Visibility::new(store.views(), store.dropped_keyspaces());
+    let mut out = Outputs::new(store, 0, LEVEL0_TABLE_BYTES, (bytes, entries), purpose::FLUSH);
     let mut cursors: Vec<T::MemCursor> = frozen.into_iter().map(|f| f.cursor).collect();
-    let mut work = Work { read_bytes: bytes, ..Work::default() };
+    let mut work = JobStats { read_bytes: bytes, ..JobStats::default() };
     let none = &mut Bottom::never();
     match cursors.as_mut_slice() {
         [one] => {
@@ -40,8 +41,8 @@ pub(crate) fn flush<T: Tree>(tree: &T, cancel: &AtomicBool) -> Result<Option<Wor
             work.entries = copy_visible(&mut merge, None, &mut visibility, none, &mut out, cancel)?;
         }
     }
-    let (metas, made) = out.finish()?;
+    let (metas, pending) = out.finish()?;
     work.written_bytes = metas.iter().map(|m| m.file_bytes).sum();
-    install(tree, Change { flushed, removed: vec![], added: vec![] }, 0, metas, vec![made])?;
+    install(store, Change { flushed, removed: vec![], added: vec![] }, 0, metas, vec![pending])?;
     Ok(Some(work))
 }

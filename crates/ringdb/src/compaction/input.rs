@@ -2,40 +2,49 @@
 
 use std::sync::Arc;
 
-use super::Tree;
+use super::CompactionEnv;
+use super::memory::Memory;
 use super::pick::Merge;
 use crate::cursor::Cursor;
 use crate::key::{Kind, Seq};
 use crate::table::TableScan;
 use crate::table::meta::TableMeta;
+use crate::table::read_ahead::Ahead;
 use crate::{Error, Result, purpose};
 
 /// Samples of keys for each part of a merge: the parts' sizes are as even as that.
 const SAMPLES: u64 = 32;
 
 /// A forward cursor over disjoint tables in key order.
-pub(crate) struct RunScan<'a, T: Tree> {
-    tree: &'a T,
+pub(crate) struct RunScan<'a, T: CompactionEnv> {
+    store: &'a T,
     tables: Vec<Arc<T::Table>>,
     end: Option<&'a [u8]>,
+    ahead: Ahead,
     /// The table of `scan`.
     at: usize,
     scan: Option<TableScan>,
 }
 
-impl<'a, T: Tree> RunScan<'a, T> {
+impl<'a, T: CompactionEnv> RunScan<'a, T> {
     /// Over the keys before `end`.
-    pub fn new(tree: &'a T, tables: Vec<Arc<T::Table>>, end: Option<&'a [u8]>) -> Self {
-        RunScan { tree, tables, end, at: 0, scan: None }
+    pub fn new(store: &'a T, tables: Vec<Arc<T::Table>>, end: Option<&'a [u8]>) -> Self {
+        RunScan { store, tables, end, ahead: Ahead::MOST, at: 0, scan: None }
+    }
+
+    /// Bytes that it takes to read ahead.
+    pub fn ahead_bytes(&self) -> u64 {
+        self.ahead.bytes()
     }
 
     /// The runs of a merge's inputs that have keys from `from` on and before `to`: each table of level 0 is one,
     /// each other level is.
     pub fn of_inputs(
-        tree: &'a T,
+        store: &'a T,
         inputs: &[(usize, Vec<Arc<T::Table>>)],
         from: Option<&[u8]>,
         to: Option<&'a [u8]>,
+        memory: Memory,
     ) -> Vec<Self> {
         let inside = |t: &&Arc<T::Table>| {
             let m: &TableMeta = (***t).as_ref();
@@ -45,11 +54,13 @@ impl<'a, T: Tree> RunScan<'a, T> {
         for (level, tables) in inputs {
             let tables: Vec<Arc<T::Table>> = tables.iter().filter(inside).cloned().collect();
             if *level == 0 {
-                runs.extend(tables.into_iter().map(|t| RunScan::new(tree, vec![t], to)));
+                runs.extend(tables.into_iter().map(|t| RunScan::new(store, vec![t], to)));
             } else if !tables.is_empty() {
-                runs.push(RunScan::new(tree, tables, to));
+                runs.push(RunScan::new(store, tables, to));
             }
         }
+        let ahead = memory.ahead(runs.len());
+        runs.iter_mut().for_each(|r| r.ahead = ahead);
         runs
     }
 
@@ -57,8 +68,8 @@ impl<'a, T: Tree> RunScan<'a, T> {
         self.at = at;
         self.scan = None;
         let Some(table) = self.tables.get(at) else { return Ok(None) };
-        let parts = self.tree.table_parts(table);
-        let scan = TableScan::new(self.tree.io(), &parts, self.end, purpose::COMPACTION_READ)?;
+        let parts = self.store.table_parts(table);
+        let scan = TableScan::lazy(self.store.io(), &parts, self.end, self.ahead, purpose::COMPACTION_READ)?;
         Ok(Some(self.scan.insert(scan)))
     }
 
@@ -78,7 +89,7 @@ impl<'a, T: Tree> RunScan<'a, T> {
     }
 }
 
-impl<T: Tree> Cursor for RunScan<'_, T> {
+impl<T: CompactionEnv> Cursor for RunScan<'_, T> {
     #[inline]
     fn valid(&self) -> bool {
         self.scan.as_ref().is_some_and(TableScan::valid)
@@ -98,6 +109,10 @@ impl<T: Tree> Cursor for RunScan<'_, T> {
     #[inline]
     fn value(&self) -> &[u8] {
         self.here().value()
+    }
+    #[inline]
+    fn load_value(&mut self) -> Result<()> {
+        self.scan.as_mut().map_or(Ok(()), TableScan::load_value)
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
@@ -143,7 +158,7 @@ fn backward() -> Error {
 
 /// Keys that split a merge into at most `parts` parts of about the same size, ascending; each part begins with one
 /// of them. From the separators of the tables' blocks.
-pub(crate) fn split_keys<T: Tree>(tree: &T, merge: &Merge<T::Table>, parts: usize) -> Vec<Vec<u8>> {
+pub(crate) fn split_keys<T: CompactionEnv>(store: &T, merge: &Merge<T::Table>, parts: usize) -> Vec<Vec<u8>> {
     if parts < 2 {
         return Vec::new();
     }
@@ -153,7 +168,7 @@ pub(crate) fn split_keys<T: Tree>(tree: &T, merge: &Merge<T::Table>, parts: usiz
     // Every sample stands for the bytes of its table since the sample before.
     let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
     for t in tables() {
-        let (m, table_parts): (&TableMeta, _) = ((**t).as_ref(), tree.table_parts(t));
+        let (m, table_parts): (&TableMeta, _) = ((**t).as_ref(), store.table_parts(t));
         let index = &table_parts.index;
         let blocks = index.blocks();
         let wanted = (m.file_bytes / step).clamp(1, u64::from(blocks.max(1))) as u32;

@@ -1,6 +1,7 @@
 //! Flush and compaction: memtables become tables of level 0, tables move down the levels.
 //!
-//! - [`scheduler`]: the background threads; flushes go before compactions. It reaches the store through [`Tree`].
+//! - [`scheduler`]: the background threads; flushes go before compactions. It reaches the store through
+//!   [`CompactionEnv`].
 //! - [`flush`]: memtables into tables.
 //! - [`pick`]: what to compact next, pure functions on the tables' descriptions.
 //! - [`run`]: merges, split over several threads.
@@ -14,6 +15,7 @@ pub(crate) mod backpressure;
 pub(crate) mod flush;
 pub(crate) mod helpers;
 mod input;
+mod memory;
 mod output;
 pub(crate) mod pick;
 pub(crate) mod run;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 
 use engineswap::Io;
 
+use crate::cache::Charge;
 use crate::cursor::Cursor;
 use crate::key::Seq;
 use crate::table::TableParts;
@@ -41,6 +44,8 @@ pub(crate) struct Frozen<C> {
     pub cursor: C,
     /// Bytes of memory.
     pub bytes: u64,
+    /// How many versions.
+    pub entries: u64,
 }
 
 /// A change of the tree, to be made durable and visible as one.
@@ -54,7 +59,7 @@ pub(crate) struct Change<T> {
 }
 
 /// The store, as the background threads need it.
-pub(crate) trait Tree: Send + Sync + 'static {
+pub(crate) trait CompactionEnv: Send + Sync + 'static {
     /// An open table.
     type Table: AsRef<TableMeta> + Send + Sync + 'static;
     /// A cursor over a memtable.
@@ -64,13 +69,17 @@ pub(crate) trait Tree: Send + Sync + 'static {
     fn io(&self) -> &Io;
     /// The store's directory.
     fn dir(&self) -> &Path;
+    /// Makes the names in it durable. An error is final.
+    fn sync_dir(&self) -> Result<()> {
+        Ok(self.io().sync_dir(self.dir())?)
+    }
     /// The store's settings.
     fn options(&self) -> &Options;
     /// The tables now.
     fn levels(&self) -> Levels<Self::Table>;
-    /// The immutable memtables now, oldest first. Only [`Tree::install`] removes any.
+    /// The immutable memtables now, oldest first. Only [`CompactionEnv::install`] removes any.
     fn immutables(&self) -> Vec<Frozen<Self::MemCursor>>;
-    /// How many there are.
+    /// How many there are; one that is larger than usual may count as several.
     fn immutable_count(&self) -> usize;
     /// The sequence numbers that must stay readable: the newest published one, loaded first, then those of the
     /// open snapshots (in this order: a snapshot taken in between must not be missed). In any order, not empty.
@@ -83,17 +92,21 @@ pub(crate) trait Tree: Send + Sync + 'static {
     fn table_parts(&self, table: &Self::Table) -> Arc<TableParts>;
     /// Opens a table that was written and synced (the file's name follows from its id).
     fn open_table(&self, meta: TableMeta) -> Result<Arc<Self::Table>>;
+    /// Counts memory that a job takes in the store's budget, if it has one.
+    fn charge(&self, _bytes: u64) -> Option<Charge> {
+        None
+    }
     /// Makes the change durable in the manifest (level 0 stays sorted newest first, by `max_seq`), then switches
     /// the view, then marks the removed tables that do not stay obsolete, and releases log segments that flushed
     /// memtables needed. Tables of a flush raise the manifest's flushed sequence number. The directory has been
     /// synced before. An error of kind `Retry` means that nothing has happened.
     fn install(&self, change: Change<Self::Table>) -> Result<()>;
     /// Tables that cannot be read, wholly or in part, and are left where they are: none is picked.
-    fn left_alone(&self) -> BTreeSet<u64> {
+    fn quarantined(&self) -> BTreeSet<u64> {
         BTreeSet::new()
     }
     /// A compaction has failed. True if that is because of a table of the tree, which is left alone from now on.
-    fn leave_alone(&self, _why: &Error) -> bool {
+    fn quarantine(&self, _why: &Error) -> bool {
         false
     }
     /// A background failure that cannot be retried: writing stops, with this reason.

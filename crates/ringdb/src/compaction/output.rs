@@ -1,16 +1,18 @@
 //! [`Outputs`]: the tables that a flush or a part of a compaction writes.
 //!
 //! A table is cut when it is large enough, between two keys only, so that tables of a level stay disjoint. Its sync
-//! overlaps the writing of the next. Files are removed again unless they are [kept](Made::keep).
+//! overlaps the writing of the next. Files are removed again unless they are [kept](PendingFiles::keep).
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use engineswap::{Io, Purpose};
 
-use super::Tree;
+use super::CompactionEnv;
+use super::memory::Memory;
 use super::pick::{LAST, cuts};
 use crate::Result;
+use crate::cache::Charge;
 use crate::files::FileKind;
 use crate::key::{Kind, Seq};
 use crate::table::meta::TableMeta;
@@ -22,20 +24,20 @@ const SYNCING: usize = 2;
 /// Bytes of keys and values between looks at the size of the table.
 const LOOK_EVERY: usize = 2048;
 
-/// Files made, removed when dropped unless kept.
-pub(crate) struct Made {
+/// Files that are not in the tree yet: removed when dropped unless kept.
+pub(crate) struct PendingFiles {
     io: Io,
     files: Vec<PathBuf>,
 }
 
-impl Made {
+impl PendingFiles {
     /// The files stay.
     pub fn keep(mut self) {
         self.files.clear();
     }
 }
 
-impl Drop for Made {
+impl Drop for PendingFiles {
     fn drop(&mut self) {
         for f in &self.files {
             // Whatever cannot be removed now is an orphan, removed when the store is next opened.
@@ -45,8 +47,8 @@ impl Drop for Made {
 }
 
 /// Writes versions into tables.
-pub(crate) struct Outputs<'a, T: Tree> {
-    tree: &'a T,
+pub(crate) struct Outputs<'a, T: CompactionEnv> {
+    store: &'a T,
     options: TableOptions,
     table_bytes: u64,
     /// Bytes of keys and values until the table's size is looked at again.
@@ -57,30 +59,44 @@ pub(crate) struct Outputs<'a, T: Tree> {
     cuts: VecDeque<(Vec<u8>, bool)>,
     finishing: VecDeque<FinishingTable>,
     done: Vec<TableMeta>,
-    made: Made,
+    pending: PendingFiles,
+    /// What the writer takes of memory.
+    charge: Option<Charge>,
 }
 
-impl<'a, T: Tree> Outputs<'a, T> {
-    /// Tables for `level` of about `table_bytes` each; all in all about `expected_bytes` will come.
-    pub fn new(tree: &'a T, level: usize, table_bytes: u64, expected_bytes: u64, purpose: Purpose) -> Self {
-        let o = tree.options();
+impl<'a, T: CompactionEnv> Outputs<'a, T> {
+    /// Tables for `level` of about `table_bytes` each; all in all about so many bytes and at most so many versions
+    /// will come.
+    pub fn new(
+        store: &'a T,
+        level: usize,
+        table_bytes: u64,
+        (expected_bytes, most_entries): (u64, u64),
+        purpose: Purpose,
+    ) -> Self {
+        let o = store.options();
         let options = TableOptions {
             block_bytes: o.block_bytes,
             compression: if level == LAST { o.last_level_compression } else { o.compression },
             filter_bits_per_key: o.filter_bits_per_key,
             expected_bytes: expected_bytes.min(table_bytes.saturating_add(table_bytes / 32)),
+            buffer_bytes: Memory::of(o).write_bytes(),
+            // Those of level 0 are not cut, so they have about all of them.
+            most_keys: (level == 0).then_some(most_entries),
+            most_hashes: Memory::of(o).hashes(),
             purpose,
         };
         Outputs {
-            tree,
+            store,
+            charge: store.charge(0),
             options,
             table_bytes,
             until_look: 0,
             writer: None,
-            cuts: cuts(&tree.levels(), &tree.left_alone()).into(),
+            cuts: cuts(&store.levels(), &store.quarantined()).into(),
             finishing: VecDeque::new(),
             done: Vec::new(),
-            made: Made { io: tree.io().clone(), files: Vec::new() },
+            pending: PendingFiles { io: store.io().clone(), files: Vec::new() },
         }
     }
 
@@ -92,6 +108,9 @@ impl<'a, T: Tree> Outputs<'a, T> {
         }
         if new_key && self.until_look == 0 {
             self.until_look = LOOK_EVERY;
+            if let (Some(charge), Some(w)) = (&self.charge, &self.writer) {
+                charge.set_roughly(w.memory());
+            }
             if self.writer.as_ref().is_none_or(|w| w.estimated_bytes() >= self.table_bytes) {
                 self.cut()?;
                 self.start()?;
@@ -114,10 +133,10 @@ impl<'a, T: Tree> Outputs<'a, T> {
     }
 
     fn start(&mut self) -> Result<&mut TableWriter> {
-        let id = self.tree.new_file_number();
-        let path = FileKind::Table(id).path(self.tree.dir());
-        self.made.files.push(path.clone());
-        let writer = TableWriter::create(self.tree.io(), &path, id, self.options)?;
+        let id = self.store.new_file_number();
+        let path = FileKind::Table(id).path(self.store.dir());
+        self.pending.files.push(path.clone());
+        let writer = TableWriter::create(self.store.io(), &path, id, self.options)?;
         Ok(self.writer.insert(writer))
     }
 
@@ -139,12 +158,12 @@ impl<'a, T: Tree> Outputs<'a, T> {
     }
 
     /// All tables, durable (their directory entries are not yet), and what removes them again.
-    pub fn finish(mut self) -> Result<(Vec<TableMeta>, Made)> {
+    pub fn finish(mut self) -> Result<(Vec<TableMeta>, PendingFiles)> {
         self.cut()?;
         while !self.finishing.is_empty() {
             self.wait_for_one()?;
         }
-        let nothing = Made { io: self.made.io.clone(), files: Vec::new() };
-        Ok((std::mem::take(&mut self.done), std::mem::replace(&mut self.made, nothing)))
+        let nothing = PendingFiles { io: self.pending.io.clone(), files: Vec::new() };
+        Ok((std::mem::take(&mut self.done), std::mem::replace(&mut self.pending, nothing)))
     }
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::helpers::Helpers;
 use super::input::{RunScan, split_keys};
-use super::output::{Made, Outputs};
+use super::memory::Memory;
+use super::output::{Outputs, PendingFiles};
 use super::pick::{LEVELS, Merge, Pick};
 use super::visibility::{Fate, Visibility};
-use super::{Change, Levels, Tree};
+use super::{Change, CompactionEnv, Levels};
 use crate::cursor::Cursor;
 use crate::merge::MergeCursor;
 use crate::mutation::{Mutation, broken};
@@ -27,7 +28,7 @@ pub(crate) const LEVEL0_TABLE_BYTES: u64 = 1 << 30;
 
 /// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Work {
+pub(crate) struct JobStats {
     pub read_bytes: u64,
     pub written_bytes: u64,
     /// Versions read.
@@ -91,7 +92,7 @@ impl Bottom {
 }
 
 /// Copies what must be kept from `cursor`, up to a key that is not included. Returns the number of versions read.
-pub(crate) fn copy_visible<T: Tree>(
+pub(crate) fn copy_visible<T: CompactionEnv>(
     cursor: &mut impl Cursor,
     to: Option<&[u8]>,
     visibility: &mut Visibility,
@@ -107,7 +108,8 @@ pub(crate) fn copy_visible<T: Tree>(
             break;
         }
         if let Fate::Keep(seq) = visibility.fate(key, seq, kind, |k| bottom.is(k)) {
-            out.add(key, seq, kind, cursor.value(), visibility.is_new_key())?;
+            cursor.load_value()?;
+            out.add(cursor.key(), seq, kind, cursor.value(), visibility.is_new_key())?;
         }
         entries += 1;
         cursor.next()?;
@@ -124,68 +126,70 @@ pub(crate) fn copy_visible<T: Tree>(
 
 /// Makes tables that were written and synced part of the tree. If nothing has happened to the tree they are
 /// removed.
-pub(crate) fn install<T: Tree>(
-    tree: &T,
+pub(crate) fn install<T: CompactionEnv>(
+    store: &T,
     mut change: Change<T::Table>,
     level: usize,
     metas: Vec<TableMeta>,
-    made: Vec<Made>,
+    pending: Vec<PendingFiles>,
 ) -> Result<()> {
     if !metas.is_empty() && !broken(Mutation::SkipDirectorySync) {
-        tree.io().sync_dir(tree.dir())?;
+        store.sync_dir()?;
     }
     for meta in metas {
-        change.added.push((level, tree.open_table(meta)?));
+        change.added.push((level, store.open_table(meta)?));
     }
-    let result = tree.install(change);
+    let result = store.install(change);
     if !result.as_ref().is_err_and(|e| e.kind() == ErrorKind::Retry) {
-        made.into_iter().for_each(Made::keep);
+        pending.into_iter().for_each(PendingFiles::keep);
     }
     result
 }
 
 /// Does what was picked from `levels`.
-pub(crate) fn run<T: Tree>(
-    tree: &Arc<T>,
+pub(crate) fn run<T: CompactionEnv>(
+    store: &Arc<T>,
     pick: &Pick<T::Table>,
     levels: &Levels<T::Table>,
     table_bytes: u64,
     helpers: &dyn Helpers,
     cancel: &Arc<AtomicBool>,
-) -> Result<Work> {
+) -> Result<JobStats> {
     let removed = pick.inputs().into_iter().map(|(l, t)| (l, Arc::clone(t))).collect();
     match pick {
         Pick::Delete(_) => {
-            tree.install(Change { flushed: 0, removed, added: vec![] })?;
-            Ok(Work::default())
+            store.install(Change { flushed: 0, removed, added: vec![] })?;
+            Ok(JobStats::default())
         }
         Pick::Move { to, tables, .. } => {
             let added = tables.iter().map(|t| (*to, Arc::clone(t))).collect();
-            tree.install(Change { flushed: 0, removed, added })?;
-            Ok(Work { moved: tables.len() as u64, ..Work::default() })
+            store.install(Change { flushed: 0, removed, added })?;
+            Ok(JobStats { moved: tables.len() as u64, ..JobStats::default() })
         }
         Pick::Merge(merge) => {
-            let (metas, made, work) = merge_tables(tree, merge, levels, table_bytes, helpers, cancel)?;
-            install(&**tree, Change { flushed: 0, removed, added: vec![] }, merge.output, metas, made)?;
+            let (metas, pending, work) = merge_tables(store, merge, levels, table_bytes, helpers, cancel)?;
+            install(&**store, Change { flushed: 0, removed, added: vec![] }, merge.output, metas, pending)?;
             Ok(work)
         }
     }
 }
 
 /// What one part of a merge gives.
-type Part = Result<(Vec<TableMeta>, Made)>;
+type Part = Result<(Vec<TableMeta>, PendingFiles)>;
 
 /// Merges the inputs, in parts of the key range, on this thread and those that help.
-fn merge_tables<T: Tree>(
-    tree: &Arc<T>,
+fn merge_tables<T: CompactionEnv>(
+    store: &Arc<T>,
     merge: &Merge<T::Table>,
     levels: &Levels<T::Table>,
     table_bytes: u64,
     helpers: &dyn Helpers,
     cancel: &Arc<AtomicBool>,
-) -> Result<(Vec<TableMeta>, Vec<Made>, Work)> {
+) -> Result<(Vec<TableMeta>, Vec<PendingFiles>, JobStats)> {
     let bytes = |ts: &[Arc<T::Table>]| ts.iter().map(|t| (**t).as_ref().file_bytes).sum::<u64>();
     let read_bytes: u64 = merge.inputs.iter().map(|(_, ts)| bytes(ts)).sum();
+    let all = || merge.inputs.iter().flat_map(|(_, ts)| ts);
+    let read_entries = all().map(|t| (**t).as_ref().entries).sum();
     let level0_bytes = match merge.inputs.first() {
         Some((0, runs)) if merge.output > 0 => bytes(runs),
         _ => 0,
@@ -198,14 +202,14 @@ fn merge_tables<T: Tree>(
             (most.clamp(1, helpers.threads() as u64) as usize, table_bytes)
         }
     };
-    let splits = Arc::new(split_keys(&**tree, merge, wanted));
+    let splits = Arc::new(split_keys(&**store, merge, wanted));
     let parts = splits.len() + 1;
-    let (bottom, views) = (Bottom::below(levels, merge.output), tree.views());
+    let (bottom, views) = (Bottom::below(levels, merge.output), store.views());
     let results: Arc<Mutex<Vec<Option<Part>>>> = Arc::new(Mutex::new((0..parts).map(|_| None).collect()));
     let entries = Arc::new(AtomicU64::new(0));
     let job = {
-        let (tree, results, entries, cancel) =
-            (Arc::clone(tree), Arc::clone(&results), Arc::clone(&entries), Arc::clone(cancel));
+        let (store, results, entries, cancel) =
+            (Arc::clone(store), Arc::clone(&results), Arc::clone(&entries), Arc::clone(cancel));
         let inputs: Vec<(usize, Vec<Arc<T::Table>>)> =
             merge.inputs.iter().map(|(l, ts)| (*l, ts.clone())).collect();
         let output = merge.output;
@@ -219,14 +223,16 @@ fn merge_tables<T: Tree>(
             let to = splits.get(i).map(Vec::as_slice);
             let part = || -> Part {
                 let mut out = Outputs::new(
-                    &*tree,
+                    &*store,
                     output,
                     table_bytes,
-                    read_bytes / parts as u64,
+                    (read_bytes / parts as u64, read_entries),
                     purpose::COMPACTION_WRITE,
                 );
-                let mut visibility = Visibility::new(views.clone(), tree.dropped_keyspaces());
-                let mut cursor = MergeCursor::new(RunScan::of_inputs(&*tree, &inputs, from, to));
+                let mut visibility = Visibility::new(views.clone(), store.dropped_keyspaces());
+                let runs = RunScan::of_inputs(&*store, &inputs, from, to, Memory::of(store.options()));
+                let _read_ahead = store.charge(runs.iter().map(RunScan::ahead_bytes).sum());
+                let mut cursor = MergeCursor::new(runs);
                 match from {
                     Some(from) => cursor.seek(from)?,
                     None => cursor.seek_to_first()?,
@@ -242,12 +248,12 @@ fn merge_tables<T: Tree>(
         }
     };
     helpers.share(parts, Arc::new(job));
-    let (mut metas, mut made, mut error) = (Vec::new(), Vec::new(), None);
+    let (mut metas, mut pending, mut error) = (Vec::new(), Vec::new(), None);
     for part in lock(&results).drain(..) {
         match part {
             Some(Ok((m, files))) => {
                 metas.extend(m);
-                made.push(files);
+                pending.push(files);
             }
             Some(Err(e)) => error = error.or(Some(e)),
             None => {}
@@ -256,13 +262,13 @@ fn merge_tables<T: Tree>(
     if let Some(e) = error {
         return Err(e);
     }
-    if made.len() < parts {
+    if pending.len() < parts {
         return Err(Error::Invalid("a part of a compaction ended without a result".into()));
     }
     let written_bytes = metas.iter().map(|m: &TableMeta| m.file_bytes).sum();
     Ok((
         metas,
-        made,
-        Work { read_bytes, written_bytes, entries: entries.load(Relaxed), level0_bytes, moved: 0 },
+        pending,
+        JobStats { read_bytes, written_bytes, entries: entries.load(Relaxed), level0_bytes, moved: 0 },
     ))
 }

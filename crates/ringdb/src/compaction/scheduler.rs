@@ -2,8 +2,8 @@
 //!
 //! One thread flushes, so that a flush never waits for a compaction; the others compact, and take over parts of
 //! each other's merges when they have nothing else to do. They wake on [`Scheduler::wake`] and on the end of any
-//! job. A failure that may pass (a full disk) is retried with a growing delay while reads go on; any other
-//! stops the store's writing, but for damage of a table, which is left alone from then on.
+//! job. A failure that may pass (no space, descriptors or memory) is retried with a growing delay while reads
+//! go on; any other stops the store's writing, but for damage of a table, which is left alone from then on.
 //!
 //! Locks: `work` may be held while the tree is asked for its state, so the tree must not call into the scheduler
 //! with its own locks held, but for [`Scheduler::wake`], which takes only `signal`.
@@ -16,14 +16,19 @@ use std::time::Duration;
 use super::backpressure::{Debt, Limits, Pacer};
 use super::flush::flush;
 use super::helpers::{Helpers, Parts, Shared};
-use super::pick::{Around, Busy, Manual, Pick, Shape, debt_bytes, movable, pick, pick_manual, runs};
-use super::run::{Work, run};
-use super::{Levels, Tree};
+use super::pick::{
+    Busy, Manual, Pick, PickContext, Reason, Shape, debt_bytes, movable, pick, pick_manual, runs,
+};
+use super::run::{JobStats, run};
+use super::{CompactionEnv, Levels};
 use crate::env::Join;
 use crate::key::Seq;
 use crate::sync::{Condvar, Mutex, lock, wait_briefly};
 use crate::{Env, Error, ErrorKind, Options, Result};
 
+/// With so many immutable memtables writers wait: they and the active one, of a quarter of the budget each at most, are
+/// never more than three quarters and what is written meanwhile.
+const MOST_IMMUTABLES: u64 = 3;
 /// First delay before a failed job is tried again.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 /// Longest such delay.
@@ -63,7 +68,7 @@ impl Settings {
                 hard: Debt { immutables: 3, level0: 28, pending_bytes: memtable_bytes * 192 },
             },
             table_bytes: options.compacted_table_bytes(),
-            most_immutables: 4,
+            most_immutables: MOST_IMMUTABLES,
         }
     }
 }
@@ -75,6 +80,8 @@ pub(crate) struct Counters {
     pub flush_written_bytes: AtomicU64,
     pub compactions: AtomicU64,
     pub trivial_moves: AtomicU64,
+    /// Whatever was picked and done, by [`Reason`].
+    pub by_reason: [AtomicU64; Reason::ALL.len()],
     pub compaction_read_bytes: AtomicU64,
     pub compaction_written_bytes: AtomicU64,
     pub write_delays: AtomicU64,
@@ -87,6 +94,15 @@ struct Request {
     from: Vec<u8>,
     to: Option<Vec<u8>>,
     seq: Seq,
+}
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum On {
+    /// Flushes alone: the passing trouble of a compaction is no reason to fail.
+    Flushes,
+    /// Flushes and compactions.
+    Compactions,
 }
 
 /// A failure that may pass.
@@ -129,7 +145,7 @@ pub(crate) struct Scheduler {
     pub counters: Counters,
 }
 
-enum Job<T: Tree> {
+enum Job<T: CompactionEnv> {
     Help(Arc<Shared>),
     /// What was picked, from what.
     Compact(Box<Pick<T::Table>>, Levels<T::Table>),
@@ -153,17 +169,17 @@ impl Scheduler {
     }
 
     /// Starts the threads. They hold `tree` until [`Scheduler::close`]; join them after it.
-    pub fn start<T: Tree>(self: &Arc<Self>, tree: &Arc<T>, threads: &mut Vec<Join>) -> Result<()> {
+    pub fn start<T: CompactionEnv>(self: &Arc<Self>, store: &Arc<T>, threads: &mut Vec<Join>) -> Result<()> {
         let mut spawn = |name: String, f: fn(&Arc<Scheduler>, &Arc<T>)| -> Result<()> {
-            let (me, tree) = (Arc::clone(self), Arc::clone(tree));
-            let join = self.env.spawn(&name, true, Box::new(move || f(&me, &tree)));
+            let (me, store) = (Arc::clone(self), Arc::clone(store));
+            let join = self.env.spawn(&name, true, Box::new(move || f(&me, &store)));
             let failed = |e: std::io::Error| engineswap::Error::from_std("start a background thread", &e);
             threads.push(join.map_err(failed)?);
             Ok(())
         };
-        spawn("ringdb-flush".into(), |me, tree| me.flush_loop(tree))?;
+        spawn("ringdb-flush".into(), |me, store| me.flush_loop(store))?;
         for i in 0..self.settings.threads {
-            spawn(format!("ringdb-compact{i}"), |me, tree| me.compact_loop(tree))?;
+            spawn(format!("ringdb-compact{i}"), |me, store| me.compact_loop(store))?;
         }
         Ok(())
     }
@@ -208,7 +224,7 @@ impl Scheduler {
         let r = if self.immutables.load(Relaxed) < self.settings.most_immutables {
             Ok(())
         } else {
-            self.wait_for(|| self.immutables.load(Relaxed) < self.settings.most_immutables)
+            self.wait_for(On::Flushes, || self.immutables.load(Relaxed) < self.settings.most_immutables)
         };
         let waited = self.env.now().saturating_sub(start);
         if !waited.is_zero() && (!delay.is_zero() || waited > Duration::from_millis(1)) {
@@ -235,27 +251,28 @@ impl Scheduler {
     }
 
     /// Waits until `done`, which is asked again after every change; fails when the store is closed, has stopped
-    /// writing, or the background work fails for now.
-    pub fn wait_for(&self, mut done: impl FnMut() -> bool) -> Result<()> {
+    /// writing, or the background work that this depends `on` fails for now.
+    pub fn wait_for(&self, on: On, mut done: impl FnMut() -> bool) -> Result<()> {
         loop {
             let seen = self.generation();
             if done() {
                 return Ok(());
             }
-            self.check()?;
+            self.check(on)?;
             self.sleep_until_woken(seen, LOOK_AROUND);
         }
     }
 
-    fn check(&self) -> Result<()> {
+    fn check(&self, on: On) -> Result<()> {
         if self.closing.load(Acquire) {
             return Err(Error::Closed);
         }
         let now = self.env.now();
         let state = lock(&self.work);
         // One whose delay is over is being tried again: whoever waits learns how that ends.
-        let trouble = state.flush_trouble.iter().chain(&state.compaction_trouble).filter(|t| t.until > now);
-        match (&state.stopped, trouble.map(|t| &t.error).next()) {
+        let compactions = state.compaction_trouble.iter().filter(|_| on == On::Compactions);
+        let mut trouble = state.flush_trouble.iter().chain(compactions).filter(|t| t.until > now);
+        match (&state.stopped, trouble.next().map(|t| &t.error)) {
             (Some(e), _) | (None, Some(e)) => Err(e.clone()),
             (None, None) => Ok(()),
         }
@@ -272,7 +289,7 @@ impl Scheduler {
             id
         };
         self.wake();
-        let r = self.wait_for(|| lock(&self.work).requests.iter().all(|r| r.id != id));
+        let r = self.wait_for(On::Compactions, || lock(&self.work).requests.iter().all(|r| r.id != id));
         if r.is_err() {
             lock(&self.work).requests.retain(|r| r.id != id);
             self.wake();
@@ -281,14 +298,14 @@ impl Scheduler {
     }
 
     /// Waits until nothing is left to flush or compact.
-    pub fn wait_idle<T: Tree>(&self, tree: &T) -> Result<()> {
-        self.wait_for(|| {
+    pub fn wait_idle<T: CompactionEnv>(&self, store: &T) -> Result<()> {
+        self.wait_for(On::Compactions, || {
             let state = lock(&self.work);
             !state.flushing
                 && state.compactions == 0
                 && state.requests.is_empty()
-                && tree.immutable_count() == 0
-                && pick(&tree.levels(), &self.settings.shape, &state.busy, &around(tree)).is_none()
+                && store.immutable_count() == 0
+                && pick(&store.levels(), &self.settings.shape, &state.busy, &pick_context(store)).is_none()
         })
     }
 
@@ -311,7 +328,7 @@ impl Scheduler {
 
     // ---- flush
 
-    fn flush_loop<T: Tree>(&self, tree: &Arc<T>) {
+    fn flush_loop<T: CompactionEnv>(&self, store: &Arc<T>) {
         loop {
             // Before the question: a wake between the two is not slept through.
             let seen = self.generation();
@@ -319,10 +336,10 @@ impl Scheduler {
                 return;
             }
             let mut pause = LOOK_AROUND;
-            if self.may_flush(&mut pause) && tree.immutable_count() > 0 {
+            if self.may_flush(&mut pause) && store.immutable_count() > 0 {
                 lock(&self.work).flushing = true;
                 let start = self.env.now();
-                let result = flush(&**tree, &self.closing);
+                let result = flush(&**store, &self.closing);
                 if let Ok(Some(work)) = &result {
                     self.counters.flushes.fetch_add(1, Relaxed);
                     self.counters.flush_written_bytes.fetch_add(work.written_bytes, Relaxed);
@@ -330,16 +347,16 @@ impl Scheduler {
                 }
                 let mut state = lock(&self.work);
                 state.flushing = false;
-                self.account(&**tree, &mut state, result.map(drop), |s| &mut s.flush_trouble);
+                self.account(&**store, &mut state, result.map(drop), |s| &mut s.flush_trouble);
                 drop(state);
-                self.look_at_debt(&**tree);
+                self.look_at_debt(&**store);
                 self.wake();
                 continue;
             }
             // A count told late, when the memtables were flushed already, would have writers wait for good. Who
             // tells it wakes this thread.
-            if self.immutables.load(Relaxed) != tree.immutable_count() as u64 {
-                self.look_at_debt(&**tree);
+            if self.immutables.load(Relaxed) != store.immutable_count() as u64 {
+                self.look_at_debt(&**store);
                 self.wake();
             }
             self.sleep_until_woken(seen, pause);
@@ -361,9 +378,9 @@ impl Scheduler {
     }
 
     /// Records how a job ended.
-    fn account<T: Tree>(
+    fn account<T: CompactionEnv>(
         &self,
-        tree: &T,
+        store: &T,
         state: &mut State,
         result: Result<()>,
         trouble: fn(&mut State) -> &mut Option<Trouble>,
@@ -371,7 +388,7 @@ impl Scheduler {
         match result {
             Ok(()) => *trouble(state) = None,
             Err(_) if self.closing() => {}
-            Err(error) if tree.leave_alone(&error) => {
+            Err(error) if store.quarantine(&error) => {
                 // Others go on.
                 state.damage_met = (state.damage_met.0 + 1, Some(error.to_string()));
             }
@@ -381,7 +398,7 @@ impl Scheduler {
                 *trouble(state) = Some(Trouble { error, failures, until: self.env.now() + delay });
             }
             Err(error) => {
-                tree.stop_writing(&error);
+                store.stop_writing(&error);
                 let why = match error {
                     Error::Stopped(why) => why,
                     e => e.to_string(),
@@ -392,11 +409,11 @@ impl Scheduler {
     }
 
     /// Tells the pacer what is left to do.
-    fn look_at_debt<T: Tree>(&self, tree: &T) {
+    fn look_at_debt<T: CompactionEnv>(&self, store: &T) {
         // What cannot go anywhere because of damage is no debt: writers would wait for ever.
-        let (all, damaged) = (tree.levels(), tree.left_alone());
+        let (all, damaged) = (store.levels(), store.quarantined());
         let levels = movable(all.clone(), &damaged);
-        let immutables = tree.immutable_count() as u64;
+        let immutables = store.immutable_count() as u64;
         let debt = Debt {
             immutables,
             level0: runs(&all, &levels, &damaged) as u64,
@@ -410,7 +427,7 @@ impl Scheduler {
 
     // ---- compaction
 
-    fn compact_loop<T: Tree>(self: &Arc<Self>, tree: &Arc<T>) {
+    fn compact_loop<T: CompactionEnv>(self: &Arc<Self>, store: &Arc<T>) {
         loop {
             // Before the question: a wake between the two is not slept through.
             let seen = self.generation();
@@ -418,32 +435,35 @@ impl Scheduler {
                 return;
             }
             let mut pause = LOOK_AROUND;
-            match self.next_job(&**tree, &mut pause) {
+            match self.next_job(&**store, &mut pause) {
                 None => self.sleep_until_woken(seen, pause),
                 Some(Job::Help(shared)) => while shared.do_one() {},
                 Some(Job::Compact(pick, levels)) => {
                     let start = self.env.now();
-                    let result = run(tree, &pick, &levels, self.settings.table_bytes, &**self, &self.closing);
+                    let result =
+                        run(store, &pick, &levels, self.settings.table_bytes, &**self, &self.closing);
                     if let Ok(work) = &result {
-                        self.count(work);
+                        self.count(work, pick.reason());
                         lock(&self.pacer).compacted(work.level0_bytes, self.env.now().saturating_sub(start));
                     }
                     let mut state = lock(&self.work);
                     state.busy.remove(&pick);
-                    self.account(&**tree, &mut state, result.map(drop), |s| &mut s.compaction_trouble);
+                    self.account(&**store, &mut state, result.map(drop), |s| &mut s.compaction_trouble);
                     drop(state);
-                    // Obsolete files go with the last of these; who waits for idleness waits for that too.
+                    // Obsolete files go with the last of these, and of what the debt is counted from; who waits for
+                    // idleness waits for that too.
                     drop((pick, levels));
+                    self.look_at_debt(&**store);
                     lock(&self.work).compactions -= 1;
-                    self.look_at_debt(&**tree);
                     self.wake();
                 }
             }
         }
     }
 
-    fn count(&self, work: &Work) {
+    fn count(&self, work: &JobStats, reason: Reason) {
         let c = &self.counters;
+        c.by_reason[reason as usize].fetch_add(1, Relaxed);
         c.trivial_moves.fetch_add(work.moved, Relaxed);
         if work.read_bytes > 0 {
             c.compactions.fetch_add(1, Relaxed);
@@ -452,7 +472,7 @@ impl Scheduler {
         }
     }
 
-    fn next_job<T: Tree>(&self, tree: &T, pause: &mut Duration) -> Option<Job<T>> {
+    fn next_job<T: CompactionEnv>(&self, store: &T, pause: &mut Duration) -> Option<Job<T>> {
         let mut state = lock(&self.work);
         state.offers.retain(|o| !o.is_taken());
         if let Some(offer) = state.offers.first() {
@@ -461,14 +481,14 @@ impl Scheduler {
         if state.stopped.is_some() || !self.over(&state.compaction_trouble, pause) {
             return None;
         }
-        let (levels, around) = (tree.levels(), around(tree));
+        let (levels, context) = (store.levels(), pick_context(store));
         let shape = &self.settings.shape;
         let mut next = None;
         // Nothing else is begun while a request waits, so that it comes to its turn.
         let requested = !state.requests.is_empty();
         while let (None, Some(r)) = (&next, state.requests.front()) {
             let range = (r.from.as_slice(), r.to.as_deref());
-            match pick_manual(&levels, shape, &state.busy, &around, range, r.seq) {
+            match pick_manual(&levels, shape, &state.busy, &context, range, r.seq) {
                 Manual::Pick(p) => next = Some(p),
                 Manual::Wait => return None,
                 Manual::Done => {
@@ -478,7 +498,7 @@ impl Scheduler {
             }
         }
         if next.is_none() && !requested {
-            next = pick(&levels, shape, &state.busy, &around);
+            next = pick(&levels, shape, &state.busy, &context);
         }
         let Some(next) = next else {
             // What failed has no reason to be done any more.
@@ -491,9 +511,9 @@ impl Scheduler {
     }
 }
 
-fn around<T: Tree>(tree: &T) -> Around {
-    let oldest_view = tree.views().into_iter().min().unwrap_or(0);
-    Around { oldest_view, dropped: tree.dropped_keyspaces(), damaged: tree.left_alone() }
+fn pick_context<T: CompactionEnv>(store: &T) -> PickContext {
+    let oldest_view = store.views().into_iter().min().unwrap_or(0);
+    PickContext { oldest_view, dropped: store.dropped_keyspaces(), damaged: store.quarantined() }
 }
 
 impl Helpers for Scheduler {

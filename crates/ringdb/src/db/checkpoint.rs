@@ -1,4 +1,4 @@
-//! Checkpoints: a copy of the store by hard links.
+//! Checkpoints: a copy of the store by hard links, or byte by byte where they cannot be had (another file system).
 //!
 //! Memtables are flushed first, so the copy needs no log. Tables are never changed, so a second name is a copy. The
 //! tables of one moment are kept from being deleted while they are linked by holding their version; writers and
@@ -8,26 +8,31 @@ use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Core;
+use engineswap::mem::AlignedBuf;
+use engineswap::{Direct, ErrorKind, OpenHow};
+
+use super::core::Core;
 use super::directory::{make_dir, sync_name};
 use crate::files::FileKind;
+use crate::log::LogPos;
 use crate::manifest::ManifestFile;
-use crate::sync::lock;
+use crate::purpose::CHECKPOINT;
+use crate::store_dir::StoreDir;
 use crate::{Error, Result};
+
+/// Bytes copied at a time.
+const COPY_BYTES: u64 = 1 << 20;
 
 impl Core {
     /// See [`crate::Db::checkpoint`].
     pub fn checkpoint(&self, to: &Path) -> Result<()> {
         self.check_open()?;
-        let Some(manifest) = &self.manifest else { return Err(Error::ReadOnly) };
+        let versions = &self.write_side()?.versions;
         let made = self.empty_directory(to)?;
         self.flush()?;
-        let (mut state, _tables) = {
-            // Nobody installs a change while the manifest is held, so that these two agree.
-            let manifest = lock(manifest);
-            (manifest.state().clone(), lock(&self.tree).version.clone())
-        };
-        state.next_file_number = state.next_file_number.max(self.next_file.load(Relaxed));
+        let (mut state, _tables) = versions.current();
+        // The copy has no log.
+        (state.log_number, state.log_durable) = (0, LogPos::default());
         let mut files = Vec::new();
         let result = self.link_all(to, state, &mut files);
         if result.is_err() {
@@ -63,14 +68,36 @@ impl Core {
     ) -> Result<()> {
         for id in state.tables.keys() {
             let kind = FileKind::Table(*id);
-            self.io.hard_link(&kind.path(&self.dir), &kind.path(to))?;
             files.push(kind.path(to));
+            self.link_or_copy(&kind.path(&self.dir), &kind.path(to))?;
         }
-        self.io.sync_dir(to)?;
+        let home = StoreDir::open(&self.io, to)?;
+        home.sync()?;
         let next = Arc::new(AtomicU64::new(state.next_file_number));
         let manifest = FileKind::Manifest(state.next_file_number).path(to);
         files.extend([manifest, FileKind::CurrentTmp.path(to), FileKind::Current.path(to)]);
-        ManifestFile::create(&self.io, to, state, Arc::new(move || next.fetch_add(1, Relaxed)))?;
+        ManifestFile::create(&self.io, &home, state, Arc::new(move || next.fetch_add(1, Relaxed)))?;
         sync_name(&self.io, to)
+    }
+    /// A second name for a table, or a copy of it that is durable but for its name.
+    fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
+        match self.io.hard_link(from, to) {
+            // Another file system, one without hard links, or too many of them.
+            Err(e) if matches!(e.kind(), ErrorKind::CrossesFileSystems | ErrorKind::Unsupported) => {}
+            linked => return Ok(linked?),
+        }
+        let source = self.io.open(from, &OpenHow::read().direct(Direct::Prefer))?;
+        let copy = self.io.open(to, &OpenHow::create_new().direct(Direct::Prefer))?;
+        let len = source.len()?;
+        let mut buf = AlignedBuf::zeroed(COPY_BYTES as usize);
+        let mut at = 0;
+        while at < len {
+            self.check_open()?;
+            let part = &mut buf[..COPY_BYTES.min(len - at) as usize];
+            source.read_exact_at(part, at, CHECKPOINT)?;
+            copy.write_all_at(part, at, CHECKPOINT)?;
+            at += part.len() as u64;
+        }
+        Ok(copy.sync_all(CHECKPOINT)?)
     }
 }

@@ -1,6 +1,6 @@
 //! What a directory holds before a store in it is opened: nothing, an unfinished store, a store, something else.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use engineswap::{FileLock, Io};
 
@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// What is in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum DirState {
     /// There is no such directory.
     Nothing,
     /// An empty directory, or what a crash leaves while a store is made: no manifest is in force.
@@ -22,10 +22,10 @@ pub(super) enum Found {
 const IGNORED: [&str; 1] = ["lost+found"];
 
 /// Looks at a directory; an error if what it holds is not a store's. Changes nothing.
-pub(super) fn look(io: &Io, dir: &Path) -> Result<Found> {
+pub(super) fn look(io: &Io, dir: &Path) -> Result<DirState> {
     let no_store = |detail: String| Error::NoStore { path: dir.to_path_buf(), detail };
     match io.metadata(dir)? {
-        None => return Ok(Found::Nothing),
+        None => return Ok(DirState::Nothing),
         Some(m) if !m.is_dir => return Err(no_store("it is not a directory".into())),
         Some(_) => {}
     }
@@ -33,7 +33,7 @@ pub(super) fn look(io: &Io, dir: &Path) -> Result<Found> {
     let own: Vec<FileKind> =
         entries.iter().filter(|e| !e.is_dir).filter_map(|e| files::parse(&e.name)).collect();
     if own.contains(&FileKind::Current) {
-        return Ok(Found::Store(own));
+        return Ok(DirState::Store(own));
     }
     let mut foreign: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
     foreign.retain(|n| files::parse(n).is_none() && !IGNORED.contains(n));
@@ -46,24 +46,75 @@ pub(super) fn look(io: &Io, dir: &Path) -> Result<Found> {
         let detail = "it is missing, but tables or log segments are there";
         return Err(Error::corrupt(&FileKind::Current.path(dir), None, detail));
     }
-    Ok(Found::Unfinished(own))
+    Ok(DirState::Unfinished(own))
 }
 
-/// Keeps other processes, and other opens of this one, out.
-pub(super) fn lock(io: &Io, dir: &Path) -> Result<FileLock> {
-    io.lock_file(&FileKind::Lock.path(dir)).map_err(|e| match e.kind() {
-        engineswap::ErrorKind::Locked => Error::Locked(dir.to_path_buf()),
+/// The stores that this process has open for writing.
+/// Not one of `crate::sync`: it outlives the orders that Shuttle tries.
+static OPEN: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::new());
+
+fn open_here() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
+    OPEN.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// The name of a directory by which the same store is known, whatever leads to it.
+pub(crate) fn real_path(io: &Io, dir: &Path) -> PathBuf {
+    io.real_path(dir).unwrap_or_else(|_| dir.to_path_buf())
+}
+
+/// Who has a store open that is locked, and what can be done about it. The path is that of [`Error::Locked`].
+pub(crate) fn holder(dir: &Path) -> &'static str {
+    match open_here().iter().any(|open| open == dir) {
+        true => "this process already; use that handle (its clones are the same store), or close it first",
+        false => "another process (its LOCK file is held); close it there, or open read-only",
+    }
+}
+
+/// Keeps other processes, and other opens of this one, out until it is dropped.
+pub(crate) struct StoreLock {
+    dir: PathBuf,
+    _file: FileLock,
+}
+
+impl Drop for StoreLock {
+    fn drop(&mut self) {
+        let mut open = open_here();
+        if let Some(i) = open.iter().position(|d| *d == self.dir) {
+            open.swap_remove(i);
+        }
+    }
+}
+
+/// Takes the lock of the store in a directory.
+pub(super) fn lock(io: &Io, dir: &Path) -> Result<StoreLock> {
+    let real = real_path(io, dir);
+    let file = io.lock_file(&FileKind::Lock.path(dir)).map_err(|e| match e.kind() {
+        engineswap::ErrorKind::Locked => Error::Locked(real.clone()),
         engineswap::ErrorKind::PermissionDenied => {
             Error::Io(e.detail("the store cannot be opened for writing here; open it read-only"))
         }
         _ => e.into(),
-    })
+    })?;
+    open_here().push(real.clone());
+    Ok(StoreLock { dir: real, _file: file })
 }
 
-/// Makes a directory and its missing parents, durably.
+/// Makes a directory and its missing parents, durably. If that fails nothing stays: names whose sync has failed may
+/// never become durable, so another try has to make them anew.
 pub(crate) fn make_dir(io: &Io, dir: &Path) -> Result<()> {
-    io.create_dir_all(dir)?;
-    sync_name(io, dir)
+    let mut missing = Vec::new();
+    for d in dir.ancestors().filter(|d| !d.as_os_str().is_empty()) {
+        if io.metadata(d)?.is_some() {
+            break;
+        }
+        missing.push(d);
+    }
+    let made = io.create_dir_all(dir).map_err(Error::from).and_then(|()| sync_name(io, dir));
+    if made.is_err() {
+        // The first error is the one to report.
+        missing.into_iter().for_each(|d| drop(io.remove_dir(d)));
+    }
+    made
 }
 
 /// Makes the names of a directory and of its parents durable, as far as theirs may be opened. All of them: who made
@@ -96,18 +147,18 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         let dir = tmp.path();
         let touch = |n: &str| std::fs::write(dir.join(n), "").unwrap();
-        assert_eq!(look(&io, &dir.join("none")).unwrap(), Found::Nothing);
-        assert_eq!(look(&io, dir).unwrap(), Found::Unfinished(vec![]));
+        assert_eq!(look(&io, &dir.join("none")).unwrap(), DirState::Nothing);
+        assert_eq!(look(&io, dir).unwrap(), DirState::Unfinished(vec![]));
         std::fs::create_dir(dir.join("lost+found")).unwrap();
         touch("LOCK");
         touch("MANIFEST-000001");
-        assert!(matches!(look(&io, dir).unwrap(), Found::Unfinished(own) if own.len() == 2));
+        assert!(matches!(look(&io, dir).unwrap(), DirState::Unfinished(own) if own.len() == 2));
         touch("000002.log");
         assert!(matches!(look(&io, dir), Err(Error::Corrupt { .. })));
         touch("mail");
         assert!(matches!(look(&io, dir), Err(Error::NoStore { .. })));
         touch("CURRENT");
-        assert!(matches!(look(&io, dir).unwrap(), Found::Store(own) if own.len() == 4));
+        assert!(matches!(look(&io, dir).unwrap(), DirState::Store(own) if own.len() == 4));
         assert!(matches!(look(&io, &dir.join("mail")), Err(Error::NoStore { .. })));
     }
 

@@ -3,18 +3,17 @@
 //! Each end has a merge of its own over all memtables and tables, made when that end is first asked. The
 //! first blocks that the merge needs are read from the disk together.
 
-use crate::sync::atomic::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::Core;
-use super::source::{Bounds, Source};
-use super::view::View;
+use super::source::Source;
+use super::view::{View, Views};
+use crate::bounds::Bounds;
 use crate::coding::same_bytes;
 use crate::cursor::{Cursor, key_head};
 use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
-use crate::table::cursor::Place;
+use crate::table::cursor::SeekTo;
 use crate::{Error, ReadOptions, Result, Value};
 
 /// Key-value pairs in key order, from both ends. It sees the store as it was when the iterator was made, and
@@ -59,24 +58,23 @@ struct Back {
     key: Vec<u8>,
 }
 
-impl Iter {
-    /// The pairs of a keyspace whose user key lies in `range`, visible at `seq` (`None`: as of now).
-    pub(crate) fn new(
-        core: &Core,
-        prefix: Prefix,
+impl Views {
+    /// The pairs of a keyspace whose user key lies in `range`, as of a snapshot (`None`: as of now).
+    pub(super) fn iter(
+        &self,
+        prefix: &Prefix,
         range: (Bound<&[u8]>, Bound<&[u8]>),
-        seq: Option<Seq>,
+        snapshot: Option<Seq>,
         options: &ReadOptions,
     ) -> Iter {
-        if let Err(e) = core.check_open() {
-            return Iter::failed(e);
-        }
-        let view = core.view.get();
-        let seq = seq.unwrap_or_else(|| core.visible.load(Ordering::Acquire));
-        let (lower, upper) = internal_bounds(&prefix, range);
+        let view = self.newest();
+        let seq = snapshot.unwrap_or_else(|| self.visible());
+        let (lower, upper) = internal_bounds(prefix, range);
         Iter::over(view, lower, upper, seq, prefix.len(), options)
     }
+}
 
+impl Iter {
     /// The pairs visible at `seq` with an internal key from `lower` on and before `upper` (`None`: no end).
     /// Returned keys come without their first `prefix_len` bytes.
     pub(crate) fn over(
@@ -185,9 +183,9 @@ impl Merged {
     /// All sources, positioned at the first version within the bounds, or the last.
     fn merge(&self, forward: bool) -> Result<MergeCursor<Source>> {
         let place = match (&self.bounds.lower, &self.bounds.upper) {
-            (lower, _) if forward => Place::AtOrAfter(lower),
-            (_, Some(upper)) => Place::Before(upper),
-            (_, None) => Place::Last,
+            (lower, _) if forward => SeekTo::AtOrAfter(lower),
+            (_, Some(upper)) => SeekTo::Before(upper),
+            (_, None) => SeekTo::Last,
         };
         let mut sources = Source::all(&self.view, &self.bounds, self.fill_cache);
         Source::seek_all(&mut sources, place, self.fill_cache)?;

@@ -1,92 +1,153 @@
-//! Keyspaces: named sets of keys, each under a prefix of its own in the one tree.
-//!
-//! A keyspace is made and dropped by one durable edit of the manifest. Ids are never used twice, so what is left
-//! of a dropped keyspace in logs and tables belongs to nobody; compactions leave it out.
+//! [`Keyspace`]: the handle through which one keyspace is read and written; and how keyspaces are made and dropped.
 
-use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
-use super::Core;
-use crate::key::Prefix;
-use crate::manifest::{ManifestState, VersionEdit};
-use crate::sync::lock;
-use crate::{Error, Result};
+use super::core::Core;
+use super::handle::Handle;
+use super::iter::Iter;
+use super::keyspaces::KeyspaceState;
+use super::view::Views;
+use crate::key::{Kind, Seq};
+use crate::{KeyRange, ReadOptions, Result, Value};
 
-/// The name of the keyspace that [`crate::Db`]'s own calls use.
-pub(crate) const DEFAULT: &str = "default";
-const MAX_NAME_BYTES: usize = 255;
-
-/// What every handle of a keyspace shares.
-#[derive(Debug)]
-pub(crate) struct KeyspaceState {
-    /// Which open store it belongs to.
-    pub store: u64,
-    pub id: u32,
-    pub name: String,
-    pub prefix: Prefix,
-    dropped: AtomicBool,
+/// A named set of keys in a store, with the same calls as [`crate::Db`]. Keeps the store open.
+#[derive(Clone)]
+pub struct Keyspace {
+    handle: Arc<Handle>,
+    state: Arc<KeyspaceState>,
 }
 
-impl KeyspaceState {
-    pub fn new(store: u64, id: u32, name: &str) -> KeyspaceState {
-        let dropped = AtomicBool::new(false);
-        KeyspaceState { store, id, name: name.into(), prefix: Prefix::new(id), dropped }
+impl Keyspace {
+    pub(super) fn new(handle: &Arc<Handle>, state: Arc<KeyspaceState>) -> Keyspace {
+        Keyspace { handle: Arc::clone(handle), state }
     }
 
-    /// Fails once the keyspace is dropped.
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// Sets a key.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.core().commit_one(&self.state, Kind::Put, key.as_ref(), value.as_ref())
+    }
+
+    /// Deletes a key; it need not be there.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.core().commit_one(&self.state, Kind::Delete, key.as_ref(), b"")
+    }
+
+    /// Compacts the tables that hold a range of keys, down to the last level; flushes first.
+    pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
+        self.core().compact_range(&self.state, range.bounds())
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.get_with(key, &ReadOptions::default())
+    }
+
+    /// The value of a key, with options.
+    pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Value>> {
+        self.get_at(key.as_ref(), None, options)
+    }
+
+    /// The value of a key as of a snapshot, or now.
     #[inline]
-    pub fn check(&self) -> Result<()> {
-        if self.dropped.load(Relaxed) { Err(Error::KeyspaceDropped(self.name.clone())) } else { Ok(()) }
+    pub(super) fn get_at(
+        &self,
+        key: &[u8],
+        snapshot: Option<Seq>,
+        options: &ReadOptions,
+    ) -> Result<Option<Value>> {
+        self.views(snapshot)?.get(&self.state.prefix, key, snapshot, options)
     }
 
-    /// Fails for another store's keyspace.
-    pub fn check_store(&self, store: u64) -> Result<()> {
-        if self.store == store {
-            return Ok(());
+    /// The values of many keys, in their order, all as of one moment; every block needed is read in flight
+    /// together. If one of the keys cannot be read because of damage the call fails: ask for them one by one
+    /// then.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.multi_get_with(keys, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn multi_get_with<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Value>>> {
+        self.multi_get_at(keys, None, options)
+    }
+
+    /// The values of many keys as of a snapshot, or now.
+    pub(super) fn multi_get_at<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        snapshot: Option<Seq>,
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Value>>> {
+        self.views(snapshot)?.multi_get(&self.state.prefix, keys, snapshot, options)
+    }
+
+    /// All pairs, as of now. Damage is an error where the iterator gets to it.
+    pub fn iter(&self) -> Iter {
+        self.range(..)
+    }
+
+    /// The pairs of a range of keys, as of now.
+    pub fn range(&self, range: impl KeyRange) -> Iter {
+        self.range_with(range, &ReadOptions::default())
+    }
+
+    /// The pairs whose key begins with `prefix`, as of now.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.range(crate::bounds::of_prefix(prefix.as_ref()))
+    }
+
+    /// The pairs of a range of keys, as of now, with options.
+    pub fn range_with(&self, range: impl KeyRange, options: &ReadOptions) -> Iter {
+        self.iter_at(range, None, options)
+    }
+
+    /// The pairs of a range of keys as of a snapshot, or now.
+    pub(super) fn iter_at(&self, range: impl KeyRange, snapshot: Option<Seq>, options: &ReadOptions) -> Iter {
+        match self.views(snapshot) {
+            Ok(views) => views.iter(&self.state.prefix, range.bounds(), snapshot, options),
+            Err(e) => Iter::failed(e),
         }
-        Err(Error::Invalid(format!("keyspace '{}' belongs to another store", self.name)))
     }
 
-    pub fn mark_dropped(&self) {
-        self.dropped.store(true, Relaxed);
+    /// What is read, if the store is open and has the keyspace.
+    #[inline]
+    fn views(&self, snapshot: Option<Seq>) -> Result<&Views> {
+        let core = self.core();
+        core.check_open()?;
+        if snapshot.is_some() {
+            self.state.check_store(core.keyspaces.store())?;
+        }
+        self.state.check()?;
+        Ok(&core.views)
+    }
+
+    #[inline]
+    pub(super) fn core(&self) -> &Arc<Core> {
+        self.handle.core()
+    }
+
+    pub(super) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    #[inline]
+    pub(super) fn state(&self) -> &Arc<KeyspaceState> {
+        &self.state
     }
 }
 
-/// Whether a name can be a keyspace's.
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > MAX_NAME_BYTES {
-        return Err(Error::Invalid(format!(
-            "a keyspace's name has 1 to {MAX_NAME_BYTES} bytes; this one has {}",
-            name.len()
-        )));
-    }
-    Ok(())
-}
-
-/// The live keyspaces but the default one, by name.
-#[derive(Default)]
-pub(crate) struct Keyspaces {
-    by_name: BTreeMap<String, Arc<KeyspaceState>>,
-    /// Ids are below this.
-    next_id: u32,
-    /// Ids of dropped ones that may have entries left.
-    dropped: BTreeSet<u32>,
-}
-
-impl Keyspaces {
-    /// As the manifest has them.
-    pub fn new(store: u64, state: &ManifestState) -> Keyspaces {
-        let by_name = state.keyspaces.iter();
-        let by_name = by_name
-            .map(|(&id, name)| (name.clone(), Arc::new(KeyspaceState::new(store, id, name))))
-            .collect();
-        Keyspaces { by_name, next_id: state.next_keyspace_id.max(1), dropped: state.dropped.clone() }
-    }
-
-    /// The ids of dropped ones that may have entries left.
-    pub fn dropped(&self) -> Vec<u32> {
-        self.dropped.iter().copied().collect()
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace").field("name", &self.state.name).finish_non_exhaustive()
     }
 }
 
@@ -96,73 +157,36 @@ impl Core {
         if let Some(found) = self.existing_keyspace(name)? {
             return Ok(found);
         }
-        let Some(manifest) = &self.manifest else { return Err(Error::ReadOnly) };
-        let mut manifest = lock(manifest);
+        let versions = &self.write_side()?.versions;
+        let mut manifest = versions.lock();
         // Somebody may have made it meanwhile; from here on nobody can.
         if let Some(found) = self.existing_keyspace(name)? {
             return Ok(found);
         }
         self.health.check_writable()?;
-        let id = lock(&self.keyspaces).next_id;
-        if id == u32::MAX {
-            return Err(Error::Invalid("the store has used up all ids of keyspaces".into()));
-        }
-        let edit = VersionEdit { created_keyspaces: vec![(id, name.into())], ..VersionEdit::default() };
-        self.append_edit(&mut manifest, &edit)?;
-        let state = Arc::new(KeyspaceState::new(self.store, id, name));
-        let mut all = lock(&self.keyspaces);
-        all.next_id = id + 1;
-        all.by_name.insert(name.into(), state.clone());
-        Ok(state)
+        self.keyspaces.create(name, |edit| versions.append_sealed(&mut manifest, edit))
     }
 
     /// The keyspace of that name, if there is one.
     pub fn existing_keyspace(&self, name: &str) -> Result<Option<Arc<KeyspaceState>>> {
         self.check_open()?;
-        check_name(name)?;
-        if name == DEFAULT {
-            return Ok(Some(self.default_keyspace.clone()));
-        }
-        Ok(lock(&self.keyspaces).by_name.get(name).cloned())
-    }
-
-    /// The names of all but the default one.
-    pub fn keyspace_names(&self) -> Result<Vec<String>> {
-        self.check_open()?;
-        Ok(lock(&self.keyspaces).by_name.keys().cloned().collect())
+        self.keyspaces.get(name)
     }
 
     /// Drops the keyspace of that name; false if there is none.
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         self.check_open()?;
-        check_name(name)?;
-        if name == DEFAULT {
-            return Err(Error::Invalid("the default keyspace cannot be dropped".into()));
-        }
-        let Some(manifest) = &self.manifest else { return Err(Error::ReadOnly) };
-        let mut manifest = lock(manifest);
+        self.keyspaces.check_droppable(name)?;
+        let w = self.write_side()?;
+        let mut manifest = w.versions.lock();
         self.health.check_writable()?;
-        let Some(state) = lock(&self.keyspaces).by_name.get(name).cloned() else { return Ok(false) };
-        let edit = VersionEdit { dropped_keyspaces: vec![state.id], ..VersionEdit::default() };
-        self.append_edit(&mut manifest, &edit)?;
-        state.mark_dropped();
-        let mut all = lock(&self.keyspaces);
-        all.by_name.remove(name);
-        all.dropped.insert(state.id);
-        drop((all, manifest));
-        self.background.wake();
-        Ok(true)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_have_1_to_255_bytes() {
-        assert!(check_name("").is_err());
-        assert!(check_name("a").is_ok() && check_name(&"é".repeat(127)).is_ok());
-        assert!(check_name(&"é".repeat(128)).is_err());
+        let dropped =
+            self.keyspaces.drop_named(name, |edit| w.versions.append_sealed(&mut manifest, edit))?;
+        drop(manifest);
+        if dropped {
+            // There is something to reclaim.
+            w.scheduler.wake();
+        }
+        Ok(dropped)
     }
 }

@@ -1,102 +1,76 @@
-//! [`Db`]: the store, and the handles that share its calls: [`Keyspace`] and [`Snapshot`].
+//! [`Db`]: the store; [`Keyspace`] and [`Snapshot`] are handles to parts of it.
 //!
-//! A [`Db`] is a counted handle to one [`Core`]. Background threads and iterators know the core only, so that
+//! All of them hold a counted [`Handle`] to one [`Core`]. Background threads and iterators know the core only, so that
 //! dropping the last `Db`, `Keyspace` or `Snapshot` ends the store. The core's parts, one a file:
-//! opening and recovery (`open`), commits (`write`), reads (`view`, `get`, `multi_get`, `iter`), the tree and its
-//! manifest (`tree`), flush and compaction threads (`background`), and the calls that look at all of it.
+//! opening and recovery (`open`, `recover`), commits (`write`), reads (`view`, `lookup`, `get`, `multi_get`, `iter`),
+//! the tree (`tree`) and its manifest (`version_set`), background threads (`background`), and the calls that look at
+//! all of it.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::env::Join;
-use crate::key::{Kind, Prefix, Seq};
-use crate::sync::{Mutex, lock};
 use crate::{
-    Env, KeyRange, Options, ReadOptions, Result, Stats, Value, VerifyOptions, VerifyReport, WriteBatch,
-    WriteOptions,
+    Env, KeyRange, Options, ReadOptions, Result, Stats, Value, VerifyOptions, VerifyReport, WriteOptions,
 };
 
 mod background;
+mod batch;
 mod checkpoint;
+mod compact;
 mod core;
-mod damage;
 mod directory;
 mod get;
+mod handle;
 mod health;
 mod iter;
 mod keyspace;
+mod keyspaces;
+mod log_keeper;
+mod lookup;
 mod multi_get;
 mod open;
+mod quarantine;
 mod recover;
 mod snapshot;
+mod snapshots;
 mod source;
 mod stats;
+mod table_map;
 #[cfg(test)]
 mod testing;
 mod tree;
 mod verify;
 mod verify_table;
+mod version_set;
 mod view;
 mod write;
 
 pub(crate) use self::core::Core;
-pub(crate) use directory::{make_dir, sync_name};
+use self::handle::Handle;
+pub use batch::WriteBatch;
+pub(crate) use directory::{holder, make_dir, real_path, sync_name};
 pub use iter::Iter;
-pub(crate) use keyspace::KeyspaceState;
-pub(crate) use snapshot::Registered;
-pub(crate) use source::Bounds;
+pub use keyspace::Keyspace;
+pub use snapshot::Snapshot;
 
 /// An open store. Cheap to clone, shared by all threads. Closed when the last clone, keyspace and snapshot of
 /// it is dropped; what the log holds survives that without a flush.
 #[derive(Clone)]
 pub struct Db {
-    handle: Arc<Handle>,
-}
-
-/// What the last handle's drop ends.
-struct Handle {
-    core: Arc<Core>,
-    threads: Mutex<Vec<Join>>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // An error here has nobody to go to; `Db::close` is the call that tells.
-        let _ = self.core.shut_down(std::mem::take(&mut *lock(&self.threads)));
-    }
-}
-
-/// A named set of keys in a store, with the same calls as [`Db`]. Keeps the store open.
-#[derive(Clone)]
-pub struct Keyspace {
-    db: Db,
-    state: Arc<KeyspaceState>,
-}
-
-/// The store as it was at one moment, in every keyspace. Keeps the store open, and the versions that it sees
-/// from being compacted away, until dropped.
-#[derive(Clone)]
-pub struct Snapshot {
-    db: Db,
-    state: Arc<KeyspaceState>,
-    seq: Arc<Registered>,
+    /// The default keyspace, through whose handle the store is reached.
+    default: Keyspace,
 }
 
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Db").field("path", &self.handle.core.dir).finish_non_exhaustive()
+        f.debug_struct("Db").field("path", &self.core().dir).finish_non_exhaustive()
     }
 }
-impl fmt::Debug for Keyspace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyspace").field("name", &self.state.name).finish_non_exhaustive()
-    }
-}
-impl fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot").field("sequence", &self.seq.seq()).finish_non_exhaustive()
-    }
+
+/// The engine of a store: it registers no memory and has no pools, so options for these are refused.
+pub(crate) fn engine(uri: &str) -> Result<engineswap::Io> {
+    Ok(engineswap::Io::from_uri_for(uri, engineswap::Uses::default())?)
 }
 
 impl Db {
@@ -110,7 +84,7 @@ impl Db {
     /// `open` in the same process (clone the `Db` instead).
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         options.validate()?;
-        let io = engineswap::Io::from_uri(&options.io)?;
+        let io = engine(&options.io)?;
         Db::open_with_env(path, options, io, crate::SystemEnv::shared())
     }
 
@@ -130,32 +104,42 @@ impl Db {
     /// Writes nothing at all, so the directory may be read-only.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         options.validate()?;
-        let io = engineswap::Io::from_uri(&options.io)?;
-        Core::open_read_only(path.as_ref(), options, io, crate::SystemEnv::shared()).and_then(Db::start)
+        let io = engine(&options.io)?;
+        Db::open_read_only_with_env(path, options, io, crate::SystemEnv::shared())
+    }
+
+    /// The same with an I/O engine and a clock of the caller's, as [`Db::open_with_env`].
+    pub fn open_read_only_with_env(
+        path: impl AsRef<Path>,
+        options: Options,
+        io: engineswap::Io,
+        env: Arc<dyn Env>,
+    ) -> Result<Db> {
+        options.validate()?;
+        Core::open_read_only(path.as_ref(), options, io, env).and_then(Db::start)
     }
 
     fn start(core: Arc<Core>) -> Result<Db> {
-        let db = Db { handle: Arc::new(Handle { core, threads: Mutex::new(Vec::new()) }) };
-        db.core().start_threads(&mut lock(&db.handle.threads))?;
-        Ok(db)
+        let default = core.keyspaces.default_one().clone();
+        Ok(Db { default: Keyspace::new(&Handle::start(core)?, default) })
     }
 
     /// A keyspace by name, made if missing. The name is 1 to 255 bytes of UTF-8; "default" is the keyspace that
     /// `Db`'s own calls use.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        let state = self.core().keyspace(name)?;
-        Ok(Keyspace { db: self.clone(), state })
+        Ok(Keyspace::new(self.default.handle(), self.core().keyspace(name)?))
     }
 
     /// A keyspace by name if there is one.
     pub fn existing_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
         let state = self.core().existing_keyspace(name)?;
-        Ok(state.map(|state| Keyspace { db: self.clone(), state }))
+        Ok(state.map(|state| Keyspace::new(self.default.handle(), state)))
     }
 
     /// The names of all keyspaces but the default one, sorted.
     pub fn keyspaces(&self) -> Result<Vec<String>> {
-        self.core().keyspace_names()
+        self.core().check_open()?;
+        Ok(self.core().keyspaces.names())
     }
 
     /// Drops a keyspace with all its keys; false if there is none of that name. Handles to it fail with
@@ -166,13 +150,16 @@ impl Db {
 
     /// Commits a batch: all of it or nothing, in every keyspace that it writes to.
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
-        self.core().commit_batch(&batch, options)
+        let core = self.core();
+        core.write_side()?;
+        core.health.check_writable()?;
+        batch.check(core.keyspaces.store())?;
+        core.commit_batch(&batch.ops, batch.count, options)
     }
 
     /// A view of the store as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        let state = self.core().default_keyspace.clone();
-        Snapshot { db: self.clone(), state, seq: Arc::new(Registered::now(self.core())) }
+        Snapshot::now(&self.default)
     }
 
     /// Writes all memtables to tables: everything written before the call is durable after it, whatever its
@@ -230,13 +217,13 @@ impl Db {
         verify: &VerifyOptions,
     ) -> Result<VerifyReport> {
         options.validate()?;
-        let io = engineswap::Io::from_uri(&options.io)?;
+        let io = engine(&options.io)?;
         verify::verify_dir(&io, path.as_ref(), verify)
     }
 
-    /// Makes a copy of the store in a new directory of the same file system, by hard links: fast, and durable
-    /// when the call returns. It holds everything written before the call. The directory must not exist or be
-    /// empty.
+    /// Makes a copy of the store in a new directory, durable when the call returns: by hard links, which is fast, or
+    /// table by table on another file system. It holds everything written before the call. The directory must be
+    /// empty or not exist.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.core().checkpoint(dir.as_ref())
     }
@@ -245,136 +232,72 @@ impl Db {
     /// handles of the store fail with [`crate::Error::Closed`] from then on.
     pub fn close(self) -> Result<()> {
         self.core().check_open()?;
-        let flushed = if self.core().read_only { Ok(()) } else { self.core().flush() };
-        let threads = std::mem::take(&mut *lock(&self.handle.threads));
-        flushed.and(self.core().shut_down(threads))
+        let flushed = if self.core().write_side.is_none() { Ok(()) } else { self.core().flush() };
+        flushed.and(self.default.handle().shut_down())
+    }
+
+    /// Sets a key.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.default.put(key, value)
+    }
+
+    /// Deletes a key; it need not be there.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete(key)
+    }
+
+    /// Compacts the tables that hold a range of keys, down to the last level; flushes first.
+    pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
+        self.default.compact_range(range)
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.default.get(key)
+    }
+
+    /// The value of a key, with options.
+    pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Value>> {
+        self.default.get_with(key, options)
+    }
+
+    /// The values of many keys, in their order, all as of one moment; every block needed is read in flight
+    /// together. If one of the keys cannot be read because of damage the call fails: ask for them one by one
+    /// then.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.default.multi_get(keys)
+    }
+
+    /// The same with options.
+    pub fn multi_get_with<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Value>>> {
+        self.default.multi_get_with(keys, options)
+    }
+
+    /// All pairs, as of now. Damage is an error where the iterator gets to it.
+    pub fn iter(&self) -> Iter {
+        self.default.iter()
+    }
+
+    /// The pairs of a range of keys, as of now.
+    pub fn range(&self, range: impl KeyRange) -> Iter {
+        self.default.range(range)
+    }
+
+    /// The pairs whose key begins with `prefix`, as of now.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.default.prefix(prefix)
+    }
+
+    /// The pairs of a range of keys, as of now, with options.
+    pub fn range_with(&self, range: impl KeyRange, options: &ReadOptions) -> Iter {
+        self.default.range_with(range, options)
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.handle.core
+        self.default.core()
     }
-
-    fn read_at(&self) -> Result<(&Arc<Core>, Prefix, Option<Seq>)> {
-        self.core().check_open()?;
-        Ok((self.core(), self.core().default_keyspace.prefix, None))
-    }
-
-    fn write_to(&self) -> (&Arc<Core>, &Arc<KeyspaceState>) {
-        (self.core(), &self.core().default_keyspace)
-    }
-}
-
-impl Keyspace {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.state.name
-    }
-
-    pub(crate) fn state(&self) -> &Arc<KeyspaceState> {
-        &self.state
-    }
-
-    fn read_at(&self) -> Result<(&Arc<Core>, Prefix, Option<Seq>)> {
-        self.db.core().check_open()?;
-        self.state.check()?;
-        Ok((self.db.core(), self.state.prefix, None))
-    }
-
-    fn write_to(&self) -> (&Arc<Core>, &Arc<KeyspaceState>) {
-        (self.db.core(), &self.state)
-    }
-}
-
-impl Snapshot {
-    /// The same view of a keyspace (of the same store; the calls of a foreign keyspace's snapshot fail).
-    pub fn keyspace(&self, keyspace: &Keyspace) -> Snapshot {
-        Snapshot { db: self.db.clone(), state: keyspace.state.clone(), seq: self.seq.clone() }
-    }
-
-    fn read_at(&self) -> Result<(&Arc<Core>, Prefix, Option<Seq>)> {
-        let core = self.db.core();
-        core.check_open()?;
-        self.state.check_store(core.store)?;
-        self.state.check()?;
-        Ok((core, self.state.prefix, Some(self.seq.seq())))
-    }
-}
-
-macro_rules! writes {
-    () => {
-        /// Sets a key.
-        pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-            let (core, keyspace) = self.write_to();
-            core.commit_one(keyspace, Kind::Put, key.as_ref(), value.as_ref())
-        }
-        /// Deletes a key; it need not be there.
-        pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-            let (core, keyspace) = self.write_to();
-            core.commit_one(keyspace, Kind::Delete, key.as_ref(), b"")
-        }
-        /// Compacts the tables that hold a range of keys, down to the last level; flushes first.
-        pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
-            let (core, keyspace) = self.write_to();
-            core.compact_range(keyspace, range.bounds())
-        }
-    };
-}
-macro_rules! reads {
-    () => {
-        /// The value of a key.
-        pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-            self.get_with(key, &ReadOptions::default())
-        }
-        /// The value of a key, with options.
-        pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Value>> {
-            let (core, prefix, seq) = self.read_at()?;
-            core.get_at(&prefix, key.as_ref(), seq, options)
-        }
-        /// The values of many keys, in their order, all as of one moment; every block needed is read in flight
-        /// together. If one of the keys cannot be read because of damage the call fails: ask for them one by one
-        /// then.
-        pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-            self.multi_get_with(keys, &ReadOptions::default())
-        }
-        /// The same with options.
-        pub fn multi_get_with<K: AsRef<[u8]>>(
-            &self,
-            keys: &[K],
-            options: &ReadOptions,
-        ) -> Result<Vec<Option<Value>>> {
-            let (core, prefix, seq) = self.read_at()?;
-            core.multi_get_at(&prefix, keys, seq, options)
-        }
-        /// All pairs, as of now. Damage is an error where the iterator gets to it.
-        pub fn iter(&self) -> Iter {
-            self.range_with(.., &ReadOptions::default())
-        }
-        /// The pairs of a range of keys, as of now.
-        pub fn range(&self, range: impl KeyRange) -> Iter {
-            self.range_with(range, &ReadOptions::default())
-        }
-        /// The pairs whose key begins with `prefix`, as of now.
-        pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-            let (from, to) = crate::bounds::of_prefix(prefix.as_ref());
-            self.range_with((from, to), &ReadOptions::default())
-        }
-        /// The pairs of a range of keys, as of now, with options.
-        pub fn range_with(&self, range: impl KeyRange, options: &ReadOptions) -> Iter {
-            match self.read_at() {
-                Ok((core, prefix, seq)) => Iter::new(core, prefix, range.bounds(), seq, options),
-                Err(e) => Iter::failed(e),
-            }
-        }
-    };
-}
-impl Db {
-    writes!();
-    reads!();
-}
-impl Keyspace {
-    writes!();
-    reads!();
-}
-impl Snapshot {
-    reads!();
 }

@@ -2,8 +2,9 @@
 //!
 //! For writing, in this order: look at the directory and lock it; read the manifest, open its tables, replay the
 //! log into memtables (nothing has been changed so far; damage of the manifest and the log is an error, a table that
-//! cannot be read fails those who need it, see [`super::damage`]); begin a new manifest, a new log; flush what was replayed and record that the old segments are not needed; remove them and other
-//! orphans. A crash anywhere leaves either the old state or the new one.
+//! cannot be read fails those who need it, see [`super::quarantine`]); begin a new manifest, a new log; flush
+//! what was replayed and record that the old segments are not needed; remove them and other orphans. A crash
+//! anywhere leaves either the old state or the new one.
 
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::collections::VecDeque;
@@ -11,24 +12,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engineswap::mem::epoch::Published;
-use engineswap::{FileLock, Io};
+use engineswap::Io;
 
-use super::background::Background;
+use super::compact::StoreCompactionEnv;
 use super::core::Core;
-use super::damage::Damage;
-use super::directory::{Found, lock as lock_dir, look, make_dir, sync_name};
+use super::directory::{DirState, StoreLock, lock as lock_dir, look, make_dir, sync_name};
 use super::health::Health;
-use super::keyspace::{DEFAULT, KeyspaceState, Keyspaces};
+use super::keyspaces::Keyspaces;
+use super::quarantine::Quarantine;
 use super::recover::{Recovered, recover};
-use super::snapshot::Snapshots;
-use super::tree::{Immutable, TreeState};
-use super::write::Writes;
-use crate::files::FileKind;
-use crate::log::{Log, LogOptions, Lost, Medium, NextNumber};
-use crate::manifest::{ManifestFile, ManifestState, VersionEdit};
-use crate::memtable::Memtable;
-use crate::sync::{Mutex, lock};
+use super::tree::{Immutable, LsmTree, TreeState};
+use super::version_set::VersionSet;
+use super::view::Views;
+use super::write::{ActiveWriter, StoreCommitEnv, WriteSide};
+use crate::cache::Cache;
+use crate::compaction::scheduler::{Scheduler, Settings};
+use crate::files::{DAMAGED, FileKind, ORPHAN};
+use crate::key::Seq;
+use crate::log::{Log, LogOptions, LogWriter, Lost, Medium, NextNumber};
+use crate::manifest::{ManifestFile, ManifestState};
+use crate::memtable::{MemWriter, Memtable};
+use crate::store_dir::StoreDir;
+use crate::table::{Reads, TableParts};
 use crate::{Durability, Env, Error, Options, Result};
 
 /// Numbers the stores that this process opens.
@@ -37,29 +42,33 @@ static STORES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(
 
 /// How often a read-only open tries again when the writer changes the store under it.
 const READ_ONLY_TRIES: u32 = 50;
+/// How often in a row it must meet the same damage to believe it.
+const SAME_DAMAGE: u32 = 2;
+/// And the same error of the system.
+const SAME_ERROR: u32 = 4;
 
 impl Core {
     /// See [`crate::Db::open`].
     pub fn open(dir: &Path, mut options: Options, io: Io, env: Arc<dyn Env>) -> Result<Arc<Core>> {
         let no_store = |detail: &str| Error::NoStore { path: dir.to_path_buf(), detail: detail.into() };
         match look(&io, dir)? {
-            Found::Nothing if !options.create_if_missing => {
+            DirState::Nothing if !options.create_if_missing => {
                 return Err(no_store("there is no such directory"));
             }
-            Found::Nothing => make_dir(&io, dir)?,
-            Found::Unfinished(_) if !options.create_if_missing => return Err(no_store("it is empty")),
+            DirState::Nothing => make_dir(&io, dir)?,
+            DirState::Unfinished(_) if !options.create_if_missing => return Err(no_store("it is empty")),
             // Whoever made it may not have made its name durable.
-            Found::Unfinished(_) => sync_name(&io, dir)?,
-            Found::Store(_) => {}
+            DirState::Unfinished(_) => sync_name(&io, dir)?,
+            DirState::Store(_) => {}
         }
         let held = lock_dir(&io, dir)?;
         // Somebody may have been here between the look and the lock.
         let (state, own) = match look(&io, dir)? {
-            Found::Store(own) => match ManifestFile::load(&io, dir)? {
+            DirState::Store(own) => match ManifestFile::load(&io, dir)? {
                 Some(loaded) => (loaded.state, own),
                 None => return Err(no_store("its CURRENT vanished while it was opened")),
             },
-            Found::Unfinished(own) if options.create_if_missing => (ManifestState::default(), own),
+            DirState::Unfinished(own) if options.create_if_missing => (ManifestState::default(), own),
             _ => return Err(no_store("it vanished while it was opened")),
         };
         let recovered = recover(&io, dir, &mut options, &state, &segments(&own))?;
@@ -68,43 +77,57 @@ impl Core {
 
     /// See [`crate::Db::open_read_only`].
     pub fn open_read_only(dir: &Path, options: Options, io: Io, env: Arc<dyn Env>) -> Result<Arc<Core>> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let again = match try_read_only(dir, options.clone(), &io, &env) {
-                Ok(Some(core)) => return Ok(core),
+        // What the writer is writing or replacing can look like any damage, but not like the same twice: a place that
+        // something behind it called durable can be read by the next time, or has been given up.
+        let (mut met, mut times) = (None, 0);
+        for tries in 1..=READ_ONLY_TRIES {
+            let outcome = match try_read_only(dir, options.clone(), &io, &env) {
+                Ok(Some((core, None))) => return Ok(core),
+                Ok(Some((core, Some(lost)))) => Some(((lost.path, Some(lost.offset)), SAME_DAMAGE, Ok(core))),
                 Ok(None) => None,
-                // What the writer is just replacing can look like anything.
-                Err(e @ (Error::Corrupt { .. } | Error::Io(_))) => Some(e),
+                Err(Error::Corrupt { path, offset, detail }) => {
+                    let e = Error::Corrupt { path: path.clone(), offset, detail };
+                    Some(((path, offset), SAME_DAMAGE, Err(e)))
+                }
+                Err(Error::Io(e)) => {
+                    let path = e.path().unwrap_or(dir).to_path_buf();
+                    Some(((path, None), SAME_ERROR, Err(Error::Io(e))))
+                }
                 Err(e) => return Err(e),
             };
-            if tries >= if again.is_some() { 5 } else { READ_ONLY_TRIES } {
-                return Err(again.unwrap_or_else(|| {
-                    Error::corrupt(
-                        dir,
-                        None,
-                        "the store changes faster than it can be opened read-only; try again",
-                    )
-                }));
+            // That the writer was too fast proves nothing, neither for nor against.
+            if let Some((place, enough, outcome)) = outcome {
+                times = if met.as_ref() == Some(&place) { times + 1 } else { 1 };
+                met = Some(place);
+                if times >= enough {
+                    return outcome;
+                }
             }
             env.sleep(Duration::from_millis(tries as u64));
         }
+        let detail = "the store changes faster than it can be opened read-only; try again";
+        Err(Error::corrupt(dir, None, detail))
     }
 }
 
 /// Reads the store as it is now; `None` if the writer has given up log segments meanwhile, so that what was read
-/// may not fit together.
-fn try_read_only(dir: &Path, mut options: Options, io: &Io, env: &Arc<dyn Env>) -> Result<Option<Arc<Core>>> {
+/// may not fit together. With damage that was passed over, if there is some.
+fn try_read_only(
+    dir: &Path,
+    mut options: Options,
+    io: &Io,
+    env: &Arc<dyn Env>,
+) -> Result<Option<(Arc<Core>, Option<Lost>)>> {
     let no_store = |detail: &str| Error::NoStore { path: dir.to_path_buf(), detail: detail.into() };
     let own = match look(io, dir)? {
-        Found::Store(own) => own,
-        Found::Nothing => return Err(no_store("there is no such directory")),
-        Found::Unfinished(_) => return Err(no_store("it is empty")),
+        DirState::Store(own) => own,
+        DirState::Nothing => return Err(no_store("there is no such directory")),
+        DirState::Unfinished(_) => return Err(no_store("it is empty")),
     };
     let Some(loaded) = ManifestFile::load(io, dir)? else { return Ok(None) };
     // Segments come into being all the time; list them after the manifest was read, so that none is missed.
     let own = match look(io, dir)? {
-        Found::Store(now) => now,
+        DirState::Store(now) => now,
         _ => own,
     };
     let state = loaded.state;
@@ -121,7 +144,6 @@ fn try_read_only(dir: &Path, mut options: Options, io: &Io, env: &Arc<dyn Env>) 
         _ => return Ok(None),
     }
     let recovered = recovered?;
-    let store = STORES.fetch_add(1, Relaxed);
     let (mut immutables, mut active) = (VecDeque::new(), Memtable::new(0).0);
     for (mem, last_seq) in recovered.memtables {
         let older = std::mem::replace(&mut active, mem);
@@ -129,37 +151,20 @@ fn try_read_only(dir: &Path, mut options: Options, io: &Io, env: &Arc<dyn Env>) 
             immutables.push_back(Immutable { mem: older, last_seq, segment: 0 });
         }
     }
-    let tree = TreeState {
-        active,
-        active_segment: 0,
-        immutables,
-        version: Arc::new(recovered.version),
-        flushes: 0,
-        flush_written_bytes: 0,
-    };
-    Ok(Some(Arc::new(Core {
-        io: io.clone(),
-        env: env.clone(),
-        dir: dir.to_path_buf(),
-        background: Background::new(&options, env, true),
-        damage: Damage::default(),
+    let tree = TreeState::new(active, 0, immutables, recovered.version);
+    let damage = recovered.lost.or(recovered.broken);
+    let core = Core::new(
+        (io.clone(), env.clone()),
+        dir,
         options,
-        read_only: true,
-        store,
-        default_keyspace: Arc::new(KeyspaceState::new(store, 0, DEFAULT)),
-        health: Health::default(),
-        visible: AtomicU64::new(recovered.last_seq),
-        view: Published::new(Arc::new(tree.view())),
-        cache: recovered.cache,
-        snapshots: Snapshots::default(),
-        writes: None,
-        manifest: None,
-        keyspaces: Mutex::new(Keyspaces::new(store, &state)),
-        tree: Mutex::new(tree),
-        next_file: Arc::new(AtomicU64::new(state.next_file_number)),
-        recovered_damage: recovered.lost.as_ref().or(recovered.broken.as_ref()).map(describe),
-        lock: Mutex::new(None),
-    })))
+        Health::new(Arc::default()),
+        tree,
+        recovered.cache,
+        recovered.last_seq,
+        Keyspaces::new(STORES.fetch_add(1, Relaxed), &state),
+        damage.as_ref(),
+    );
+    Ok(Some((Arc::new(core), damage)))
 }
 
 /// Makes what was recovered the state of a running store.
@@ -172,7 +177,7 @@ fn take_over(
     mut state: ManifestState,
     own: Vec<FileKind>,
     recovered: Recovered,
-    held: FileLock,
+    held: StoreLock,
 ) -> Result<Arc<Core>> {
     // Numbers are given out without an edit, so files may be ahead of the manifest.
     let used = own.iter().filter_map(|k| k.number()).max().unwrap_or(0);
@@ -185,99 +190,153 @@ fn take_over(
             io.remove_file(&k.path(dir))?;
         }
     }
-    let next_file = Arc::new(AtomicU64::new(state.next_file_number));
-    let counter = next_file.clone();
-    let next_number: NextNumber = Arc::new(move || counter.fetch_add(1, Relaxed));
-    let mut manifest = ManifestFile::create(&io, dir, state.clone(), next_number.clone())?;
-    manifest.rewrite_at(options.manifest_bytes);
-    let medium = match options.durability {
-        Durability::Sync => Medium::Direct,
-        _ => Medium::Mapped,
-    };
-    let limit = options.memtable_limit();
-    let segment_bytes = options.segment_bytes(LogOptions::default().segment_bytes);
-    let log_options = LogOptions { medium, segment_bytes, ..LogOptions::default() };
-    let (log, log_writer) = Log::create(&io, dir, log_options, next_number)?;
-    let first_segment = log_writer.segment();
-
-    let (active, mem_writer) = Memtable::new(limit);
-    let immutables: VecDeque<Immutable> = recovered
-        .memtables
+    let files = NewFiles::begin(dir, &options, &io, &state)?;
+    let first_segment = files.log_writer.segment();
+    let Recovered { cache, version, memtables, last_seq, lost, broken } = recovered;
+    let damage = lost.as_ref().or(broken.as_ref());
+    let (active, mem_writer) = Memtable::charged(options.memtable_limit(), &cache);
+    let immutables: VecDeque<Immutable> = memtables
         .into_iter()
         .map(|(mem, last_seq)| Immutable { mem, last_seq, segment: state.log_number })
         .collect();
-    let tree = TreeState {
-        active: active.clone(),
-        active_segment: first_segment,
-        immutables,
-        version: Arc::new(recovered.version),
-        flushes: 0,
-        flush_written_bytes: 0,
+    let tree = TreeState::new(active.clone(), first_segment, immutables, version);
+    let health = Health::new(files.home.latch().clone());
+    let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state);
+    let mut core = Core::new((io, env), dir, options, health, tree, cache, last_seq, keyspaces, damage);
+    let write_side = write_side(&core, files, (active, mem_writer), last_seq, held);
+    write_side.flush_recovered()?;
+    write_side.versions.begin_log_at(first_segment)?;
+    core.write_side = Some(write_side);
+    core.remove_orphans(&own, lost.as_ref(), damage.is_some())?;
+    Ok(Arc::new(core))
+}
+
+/// What a store that is opened for writing begins.
+struct NewFiles {
+    home: Arc<StoreDir>,
+    manifest: ManifestFile,
+    log: Arc<Log>,
+    log_writer: LogWriter,
+    next_file: Arc<AtomicU64>,
+}
+
+impl NewFiles {
+    fn begin(dir: &Path, options: &Options, io: &Io, state: &ManifestState) -> Result<NewFiles> {
+        let next_file = Arc::new(AtomicU64::new(state.next_file_number));
+        let counter = next_file.clone();
+        let next_number: NextNumber = Arc::new(move || counter.fetch_add(1, Relaxed));
+        let home = StoreDir::open(io, dir)?;
+        let mut manifest = ManifestFile::create(io, &home, state.clone(), next_number.clone())?;
+        manifest.rewrite_at(options.manifest_bytes);
+        let medium = match options.durability {
+            Durability::Sync => Medium::Direct,
+            _ => Medium::Mapped,
+        };
+        let segment_bytes = options.segment_bytes(LogOptions::default().segment_bytes);
+        let log_options = LogOptions { medium, segment_bytes, ..LogOptions::default() };
+        let (log, log_writer) = Log::create(io, &home, log_options, next_number)?;
+        Ok(NewFiles { home, manifest, log, log_writer, next_file })
+    }
+}
+
+/// What a store needs to be written to, over what it is read through.
+fn write_side(
+    core: &Core,
+    files: NewFiles,
+    active: (Arc<Memtable>, MemWriter),
+    last_seq: Seq,
+    held: StoreLock,
+) -> Arc<WriteSide> {
+    let (tree, views, health) = (&core.tree, &core.views, &core.health);
+    let memtable_limit = core.options.memtable_limit();
+    let segment_bytes = core.options.segment_bytes(LogOptions::default().segment_bytes);
+    let commit_env = StoreCommitEnv {
+        health: health.clone(),
+        log: files.log.clone(),
+        tree: tree.clone(),
+        views: views.clone(),
+        scheduler: Scheduler::new(core.env.clone(), Settings::new(&core.options)),
+        log_keeper: Arc::default(),
+        cache: core.cache.clone(),
+        memtable_limit,
+        max_segments: (4 * memtable_limit / segment_bytes).max(4),
     };
-    let store = STORES.fetch_add(1, Relaxed);
-    let max_segments = (4 * limit / log_options.segment_bytes).max(4);
-    let writes =
-        Writes::new((log, log_writer), (active, mem_writer), recovered.last_seq, limit, max_segments);
-    let core = Arc::new(Core {
-        background: Background::new(&options, &env, false),
-        damage: Damage::default(),
-        io,
-        env,
-        dir: dir.to_path_buf(),
-        options,
-        read_only: false,
-        store,
-        default_keyspace: Arc::new(KeyspaceState::new(store, 0, DEFAULT)),
-        health: Health::default(),
-        visible: AtomicU64::new(recovered.last_seq),
-        view: Published::new(Arc::new(tree.view())),
-        cache: recovered.cache,
-        snapshots: Snapshots::default(),
-        writes: Some(writes),
-        manifest: Some(Mutex::new(manifest)),
-        keyspaces: Mutex::new(Keyspaces::new(store, &state)),
-        tree: Mutex::new(tree),
-        next_file,
-        recovered_damage: recovered.lost.as_ref().or(recovered.broken.as_ref()).map(describe),
-        lock: Mutex::new(Some(held)),
-    });
-    core.count_memtables(&lock(&core.tree));
-    core.flush_recovered()?;
-    core.begin_log_at(first_segment)?;
-    core.remove_orphans(&own, recovered.lost.as_ref())?;
-    Ok(core)
+    let writer = ActiveWriter::new(files.log_writer, active, files.log.segment_bytes());
+    let versions = VersionSet::new(
+        files.manifest,
+        tree.clone(),
+        views.clone(),
+        files.log,
+        health.clone(),
+        files.next_file,
+        core.io.clone(),
+    );
+    let compaction_env = StoreCompactionEnv {
+        io: core.io.clone(),
+        dir: core.dir.clone(),
+        home: files.home,
+        options: core.options.clone(),
+        cache: core.cache.clone(),
+        tree: tree.clone(),
+        versions: Arc::new(versions),
+        views: views.clone(),
+        keyspaces: core.keyspaces.clone(),
+        quarantine: core.quarantine.clone(),
+        health: health.clone(),
+    };
+    WriteSide::new(commit_env, writer, last_seq, compaction_env, held)
 }
 
 impl Core {
-    /// From here on the log begins with `segment`: everything before is in tables.
-    fn begin_log_at(&self, segment: u64) -> Result<()> {
-        let Some(manifest) = &self.manifest else { return Ok(()) };
-        let mut manifest = lock(manifest);
-        if manifest.state().log_number >= segment {
-            return Ok(());
+    /// A store to be read.
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        (io, env): (Io, Arc<dyn Env>),
+        dir: &Path,
+        options: Options,
+        health: Arc<Health>,
+        tree: TreeState,
+        cache: Arc<Cache>,
+        last_seq: Seq,
+        keyspaces: Keyspaces,
+        damage: Option<&Lost>,
+    ) -> Core {
+        let views = Arc::new(Views::new(cache.collector(), tree.view(), last_seq));
+        let tree = LsmTree::new(tree, views.clone(), options.memtable_limit());
+        Core {
+            quarantine: Quarantine::new(tree.clone(), env.clone()),
+            io,
+            env,
+            dir: dir.to_path_buf(),
+            options,
+            health,
+            tree,
+            views,
+            cache,
+            keyspaces: Arc::new(keyspaces),
+            write_side: None,
+            recovered_damage: damage.map(describe),
         }
-        let edit = VersionEdit { log_number: Some(segment), ..VersionEdit::default() };
-        self.append_edit(&mut manifest, &edit)
     }
 
     /// Removes the store's own files that were there before and that nothing refers to any more. Damaged log
-    /// segments are kept under another name.
-    fn remove_orphans(&self, own: &[FileKind], lost: Option<&Lost>) -> Result<()> {
-        let Some(manifest) = &self.manifest else { return Ok(()) };
-        let manifest = lock(manifest);
+    /// segments are kept under another name; so are tables if anything about the recovery was `doubtful`.
+    fn remove_orphans(&self, own: &[FileKind], lost: Option<&Lost>, doubtful: bool) -> Result<()> {
+        let Some(w) = &self.write_side else { return Ok(()) };
+        let manifest = w.versions.lock();
         let (state, current) = (manifest.state(), manifest.number());
         let damaged_from = lost.and_then(|l| {
             let name = l.path.file_name()?.to_str()?;
             crate::files::parse(name)?.number()
         });
-        let unreadable = lock(&self.tree).version.tables().any(|(_, t)| t.why_unreadable().is_some());
+        let unreadable = self.tree.version().tables().any(|(_, t)| t.why_unreadable().is_some());
+        let doubtful = doubtful || unreadable;
         for kind in own {
             let gone = match kind {
                 FileKind::Lock | FileKind::Current => false,
                 FileKind::CurrentTmp => true,
                 FileKind::Manifest(n) => *n != current,
-                // What looks superfluous may be what is missing elsewhere.
-                FileKind::Table(n) => !state.tables.contains_key(n) && !unreadable,
+                FileKind::Table(n) => !state.tables.contains_key(n),
                 FileKind::Log(n) => *n < state.log_number,
             };
             let path = kind.path(&self.dir);
@@ -286,14 +345,29 @@ impl Core {
             }
             match kind {
                 FileKind::Log(n) if damaged_from.is_some_and(|from| *n >= from) => {
-                    let mut aside = path.clone().into_os_string();
-                    aside.push(".damaged");
-                    self.io.rename(&path, Path::new(&aside))?;
+                    self.set_aside(&path, DAMAGED)?;
+                }
+                // What looks superfluous may be what is missing elsewhere.
+                FileKind::Table(n) if doubtful || self.is_newer(*n, &path, state.last_seq) => {
+                    self.set_aside(&path, ORPHAN)?;
                 }
                 _ => self.io.remove_file(&path)?,
             }
         }
         Ok(())
+    }
+
+    fn set_aside(&self, path: &Path, suffix: &str) -> Result<()> {
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(suffix);
+        Ok(self.io.rename(path, Path::new(&aside))?)
+    }
+
+    /// Whether a table that nothing names holds writes that neither the manifest nor the log knows: a flush of what a
+    /// power cut has taken from a log that was not synced, or the proof that a manifest has forgotten it.
+    fn is_newer(&self, number: u64, path: &Path, last_seq: u64) -> bool {
+        let parts = TableParts::load(&self.io, path, number, Reads::Direct, crate::purpose::RECOVERY);
+        parts.is_ok_and(|p| p.properties.meta.max_seq > last_seq)
     }
 }
 

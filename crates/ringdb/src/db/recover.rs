@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use engineswap::Io;
 
-use super::damage::is_damage;
+use super::quarantine::is_damage;
 use crate::cache::Cache;
 use crate::files::FileKind;
 use crate::key::{self, Seq};
+use crate::log::payload::decode;
 use crate::log::{Lost, ReplayFrom, replay};
 use crate::manifest::{ManifestState, Version};
 use crate::memtable::{MemWriter, Memtable};
 use crate::mutation::{Mutation, broken};
-use crate::table::Table;
 use crate::table::parts::TableParts;
-use crate::{Error, Options, Result, batch, purpose};
+use crate::table::{Reads, Table};
+use crate::{Error, Options, Result, purpose};
 
 /// A store's content, in memory.
 pub(super) struct Recovered {
@@ -39,10 +40,11 @@ pub(super) fn recover(
     state: &ManifestState,
     segments: &[u64],
 ) -> Result<Recovered> {
+    let reads = Reads::from_option(options.direct_reads);
     for (_, meta) in state.tables.values() {
         // Cache frames have one size, so the store keeps the one that it has begun with.
         let path = FileKind::Table(meta.file_id).path(dir);
-        match TableParts::load(io, &path, meta.file_id, purpose::TABLE_OPEN) {
+        match TableParts::load(io, &path, meta.file_id, reads, purpose::TABLE_OPEN) {
             Ok(parts) => {
                 options.block_bytes = parts.properties.block_bytes;
                 break;
@@ -55,7 +57,7 @@ pub(super) fn recover(
     let cache = Cache::new(options.cache_bytes, options.block_bytes as usize);
     let version = Version::build(state, |_, meta| {
         let path = FileKind::Table(meta.file_id).path(dir);
-        match Table::open(io, &cache, &path, meta.clone()) {
+        match Table::open(io, &cache, &path, meta.clone(), reads) {
             Err(e) if is_damage(&e) => Ok(Table::unreadable(io, &cache, &path, meta.clone(), gone(e))),
             table => table,
         }
@@ -69,14 +71,16 @@ pub(super) fn recover(
         first_segment: state.log_number,
         flushed_seq: state.flushed_seq,
         recover_damaged: options.recover_damaged_log,
+        durable: state.log_durable,
     };
-    let mut sink = Sink { state, dir, limit: options.memtable_limit(), open: None, done: Vec::new() };
+    let limit = options.memtable_limit();
+    let mut sink = Sink { state, dir, cache: &cache, limit, open: None, done: Vec::new() };
     let mut last_seq = state.last_seq;
     let end = replay(io, dir, segments, &from, &mut |first, payload| {
         last_seq = last_seq.max(sink.frame(first, payload)?);
         Ok(())
     })?;
-    sink.close();
+    let memtables = sink.finish();
     if last_seq > key::SEQ_MAX / 2 {
         // A million writes a second take a thousand years to get here.
         let detail = format!("it has come to sequence number {last_seq}, which no store can have");
@@ -85,7 +89,7 @@ pub(super) fn recover(
     if broken(Mutation::ReuseSequenceNumbers) {
         last_seq = state.last_seq;
     }
-    Ok(Recovered { cache, version, memtables: sink.done, last_seq, lost: end.lost, broken: end.broken })
+    Ok(Recovered { cache, version, memtables, last_seq, lost: end.lost, broken: end.broken })
 }
 
 /// A missing table is damage, not a wrong path of the caller's.
@@ -107,6 +111,7 @@ fn gone(e: Error) -> Error {
 struct Sink<'a> {
     state: &'a ManifestState,
     dir: &'a Path,
+    cache: &'a Arc<Cache>,
     limit: u64,
     open: Option<(Arc<Memtable>, MemWriter, Seq)>,
     done: Vec<(Arc<Memtable>, Seq)>,
@@ -119,7 +124,7 @@ impl Sink<'_> {
             self.close();
         }
         let (_, writer, newest) = self.open.get_or_insert_with(|| {
-            let (mem, writer) = Memtable::new(self.limit);
+            let (mem, writer) = Memtable::charged(self.limit, self.cache);
             (mem, writer, 0)
         });
         let corrupt = |what: &str| {
@@ -127,7 +132,7 @@ impl Sink<'_> {
             Error::corrupt(self.dir, None, format!("the log frame of sequence number {first}: {what}"))
         };
         let mut seq = first;
-        for op in batch::decode(payload) {
+        for op in decode(payload) {
             let op = op.map_err(corrupt)?;
             if key::split(op.key).is_none_or(|(id, _)| id != 0 && id >= self.state.next_keyspace_id) {
                 return Err(corrupt("it writes to a keyspace that never was"));
@@ -140,6 +145,11 @@ impl Sink<'_> {
             seq += 1;
         }
         Ok(seq.saturating_sub(1).max(first))
+    }
+
+    fn finish(mut self) -> Vec<(Arc<Memtable>, Seq)> {
+        self.close();
+        self.done
     }
 
     fn close(&mut self) {

@@ -2,39 +2,21 @@
 
 use std::sync::Arc;
 
-use super::view::{TableMap, View};
+use super::table_map::TableMap;
+use super::view::View;
+use crate::bounds::Bounds;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::key::{Kind, Seq};
 use crate::memtable::MemCursor;
 use crate::purpose;
-use crate::table::cursor::{Place, TableCursor};
+use crate::table::cursor::{SeekTo, TableCursor};
 use crate::table::fetch::read_together;
 use crate::table::reader::Table;
 
-/// The internal keys that an iterator may return.
-#[derive(Debug)]
-pub(crate) struct Bounds {
-    /// The first.
-    pub lower: Vec<u8>,
-    /// Before this; `None`: no end.
-    pub upper: Option<Vec<u8>>,
-}
-
-impl Bounds {
-    fn begin_after(&self, key: &[u8]) -> bool {
-        self.lower.as_slice() > key
-    }
-
-    fn end_before(&self, key: &[u8]) -> bool {
-        self.upper.as_ref().is_some_and(|upper| upper.as_slice() <= key)
-    }
-
-    /// Whether a table may hold keys within the bounds.
-    fn meet(&self, table: &Table) -> bool {
-        let meta = table.meta();
-        !self.begin_after(&meta.largest) && !self.end_before(&meta.smallest)
-    }
+/// Whether a table may hold keys within the bounds.
+fn meets(bounds: &Bounds, table: &Table) -> bool {
+    bounds.overlap(&table.meta().smallest, &table.meta().largest)
 }
 
 /// A sorted source of versions. Boxed one by one: allocators are fastest at small pieces.
@@ -48,16 +30,16 @@ impl Source {
     /// All sources of a view that may hold keys within `bounds`, newest first.
     pub fn all(view: &View, bounds: &Arc<Bounds>, fill_cache: bool) -> Vec<Source> {
         let map = view.tables();
-        let mut all = Vec::with_capacity(1 + view.immutables.len() + map.level0().len() + map.levels().len());
+        let mut all = Vec::with_capacity(1 + view.immutables.len() + map.level0().len() + map.level_count());
         all.extend(
             view.memtables().filter(|m| !m.is_empty()).map(|m| Source::Memtable(Box::new(m.cursor()))),
         );
         for table in map.level0() {
-            if bounds.meet(table) {
+            if meets(bounds, table) {
                 all.push(Source::Table(Box::new(TableCursor::new(table, bounds, fill_cache))));
             }
         }
-        for level in 0..map.levels().len() {
+        for level in 0..map.level_count() {
             let cursor = LevelCursor::new(map, level, bounds, fill_cache);
             all.extend(cursor.map(|c| Source::Level(Box::new(c))));
         }
@@ -66,7 +48,7 @@ impl Source {
 
     /// Begins to seek `place`; see [`TableCursor::start`].
     #[inline]
-    fn start(&mut self, place: Place<'_>) {
+    fn start(&mut self, place: SeekTo<'_>) {
         match self {
             Source::Memtable(_) => {}
             Source::Table(c) => c.start(place),
@@ -84,7 +66,7 @@ impl Source {
     }
 
     /// Seeks `place` in all sources side by side. The blocks that are not cached are read together.
-    pub fn seek_all(sources: &mut [Source], place: Place<'_>, fill_cache: bool) -> Result<()> {
+    pub fn seek_all(sources: &mut [Source], place: SeekTo<'_>, fill_cache: bool) -> Result<()> {
         for s in sources.iter_mut() {
             s.start(place);
         }
@@ -118,11 +100,11 @@ impl Source {
     }
 
     /// Seeks the place that was planned.
-    fn seek_planned(&mut self, place: Place<'_>) -> Result<()> {
+    fn seek_planned(&mut self, place: SeekTo<'_>) -> Result<()> {
         match (self, place) {
-            (Source::Memtable(c), Place::AtOrAfter(key)) => c.seek(key),
-            (Source::Memtable(c), Place::Before(key)) => c.seek_before(key),
-            (Source::Memtable(c), Place::Last) => c.seek_to_last(),
+            (Source::Memtable(c), SeekTo::AtOrAfter(key)) => c.seek(key),
+            (Source::Memtable(c), SeekTo::Before(key)) => c.seek_before(key),
+            (Source::Memtable(c), SeekTo::Last) => c.seek_to_last(),
             (Source::Table(c), _) => c.seek_planned(place),
             (Source::Level(c), _) => c.seek_planned(place),
         }
@@ -197,8 +179,8 @@ pub(crate) struct LevelCursor {
 impl LevelCursor {
     /// `None` if no table of the level meets the bounds.
     fn new(map: &Arc<TableMap>, level: usize, bounds: &Arc<Bounds>, fill_cache: bool) -> Option<LevelCursor> {
-        let at = map.levels()[level].find(&bounds.lower)?;
-        let table = &map.levels()[level].tables()[at];
+        let at = map.level(level).find(&bounds.lower)?;
+        let table = &map.level(level).tables()[at];
         if bounds.end_before(&table.meta().smallest) {
             return None;
         }
@@ -214,22 +196,22 @@ impl LevelCursor {
     }
 
     fn tables(&self) -> &[Arc<Table>] {
-        self.map.levels()[self.level].tables()
+        self.map.level(self.level).tables()
     }
 
     /// Enters the table in which to look for `place` first, if there is one, and begins to seek there.
-    fn start(&mut self, place: Place<'_>) {
-        let level = &self.map.levels()[self.level];
+    fn start(&mut self, place: SeekTo<'_>) {
+        let level = self.map.level(self.level);
         let last = level.tables().len() - 1;
         let at = match place {
-            Place::AtOrAfter(key) => level.find(key),
-            Place::Before(key) => {
+            SeekTo::AtOrAfter(key) => level.find(key),
+            SeekTo::Before(key) => {
                 // The keys before it may all lie in earlier tables.
                 let at = level.find(key).unwrap_or(last);
                 let before = at > 0 && level.tables()[at].meta().smallest.as_slice() >= key;
                 Some(if before { at - 1 } else { at })
             }
-            Place::Last => Some(last),
+            SeekTo::Last => Some(last),
         };
         self.entered = at.is_some();
         match at {
@@ -249,13 +231,13 @@ impl LevelCursor {
         }
     }
 
-    fn seek_planned(&mut self, place: Place<'_>) -> Result<()> {
+    fn seek_planned(&mut self, place: SeekTo<'_>) -> Result<()> {
         if !self.entered {
             return Ok(());
         }
         self.cursor.seek_planned(place)?;
         match place {
-            Place::AtOrAfter(_) => self.forward_if_over(),
+            SeekTo::AtOrAfter(_) => self.forward_if_over(),
             _ => self.backward_if_over(),
         }
     }
@@ -265,7 +247,7 @@ impl LevelCursor {
     fn forward_if_over(&mut self) -> Result<()> {
         while !self.cursor.valid() {
             match self.tables().get(self.at + 1) {
-                Some(table) if self.bounds.meet(table) => {}
+                Some(table) if meets(&self.bounds, table) => {}
                 _ => break,
             }
             self.go_to(self.at + 1);
@@ -277,14 +259,14 @@ impl LevelCursor {
     /// Before the start of a table: to the end of the one before.
     #[inline]
     fn backward_if_over(&mut self) -> Result<()> {
-        while !self.cursor.valid() && self.at > 0 && self.bounds.meet(&self.tables()[self.at - 1]) {
+        while !self.cursor.valid() && self.at > 0 && meets(&self.bounds, &self.tables()[self.at - 1]) {
             self.go_to(self.at - 1);
             self.cursor.seek_to_last()?;
         }
         Ok(())
     }
 
-    fn seek_place(&mut self, place: Place<'_>) -> Result<()> {
+    fn seek_place(&mut self, place: SeekTo<'_>) -> Result<()> {
         self.start(place);
         while self.cursor.step(place) {}
         self.cursor.take_cached();
@@ -314,16 +296,16 @@ impl Cursor for LevelCursor {
         self.cursor.value()
     }
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        self.seek_place(Place::AtOrAfter(key))
+        self.seek_place(SeekTo::AtOrAfter(key))
     }
     fn seek_to_first(&mut self) -> Result<()> {
-        self.seek_place(Place::AtOrAfter(&[]))
+        self.seek_place(SeekTo::AtOrAfter(&[]))
     }
     fn seek_to_last(&mut self) -> Result<()> {
-        self.seek_place(Place::Last)
+        self.seek_place(SeekTo::Last)
     }
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.seek_place(Place::Before(key))
+        self.seek_place(SeekTo::Before(key))
     }
     #[inline]
     fn next(&mut self) -> Result<()> {

@@ -1,10 +1,11 @@
 //! The store's own account of itself.
 
-use crate::sync::atomic::Ordering::Acquire;
+use crate::sync::atomic::Ordering::Relaxed;
 
-use super::Core;
+use super::core::Core;
+use crate::compaction::pick::{Reason, targets};
+use crate::compaction::scheduler::{Scheduler, Settings};
 use crate::stats::{LevelStats, Stats};
-use crate::sync::lock;
 
 impl Core {
     /// See [`crate::Db::stats`].
@@ -14,36 +15,40 @@ impl Core {
         let mut s = Stats {
             io: info.uri,
             io_reasons: info.reasons,
-            last_sequence: self.visible.load(Acquire),
-            snapshots: self.snapshots.count(),
+            last_sequence: self.views.visible(),
+            snapshots: self.views.snapshot_count(),
             cache_capacity_bytes: cache.capacity_bytes,
             cache_used_bytes: cache.used_bytes,
+            memory_bytes: cache.used_bytes
+                + cache.index_bytes
+                + cache.filter_bytes
+                + cache.memtable_bytes
+                + cache.background_bytes
+                + cache.iterator_bytes,
+            memtable_memory_bytes: cache.memtable_bytes,
+            background_memory_bytes: cache.background_bytes,
+            iterator_memory_bytes: cache.iterator_bytes,
             index_bytes: cache.index_bytes,
             filter_bytes: cache.filter_bytes,
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             filter_negatives: cache.filter_negatives,
             recovered_damage: self.recovered_damage.clone(),
-            damaged_tables: self.damaged_tables(),
+            damaged_tables: self.quarantine.damaged_tables(),
             ..Stats::default()
         };
-        if let Some(w) = &self.writes {
+        if let Some(w) = &self.write_side {
             s.log_bytes = w.log.bytes();
+            s.log_mapped_bytes = w.log.mapped_bytes();
             s.log_written_bytes = w.log.written_bytes();
             s.log_syncs = w.log.syncs();
-            let w = lock(&w.state);
-            s.write_groups = w.groups;
-            s.write_batches = w.batches;
+            let counts = w.commits.counts();
+            (s.write_groups, s.write_batches) = (counts.groups, counts.batches);
+            add_scheduler(&w.scheduler, &mut s);
         }
-        let version = {
-            let t = lock(&self.tree);
-            s.immutable_memtables = t.immutables.len() as u64;
-            s.memtable_bytes = t.immutables.iter().map(|i| i.mem.bytes()).sum::<u64>() + t.active.bytes();
-            s.flushes = t.flushes;
-            s.flush_written_bytes = t.flush_written_bytes;
-            t.version.clone()
-        };
-        let targets = self.background.level_targets(version.levels());
+        self.tree.add_stats(&mut s);
+        let version = self.tree.version();
+        let targets = targets(version.levels(), &Settings::new(&self.options).shape).bytes;
         for (level, tables) in version.levels().iter().enumerate() {
             let metas = || tables.iter().map(|t| t.meta());
             let l = LevelStats {
@@ -59,8 +64,22 @@ impl Core {
                 s.levels.push(l);
             }
         }
-        self.background.add_stats(&mut s);
-        s.stopped = self.health.stopped().map(str::to_string);
+        s.stopped = self.health.latch().reason().map(str::to_string);
         s
     }
+}
+
+fn add_scheduler(scheduler: &Scheduler, s: &mut Stats) {
+    let c = &scheduler.counters;
+    let reasons = Reason::ALL.into_iter().zip(&c.by_reason);
+    s.compaction_reasons =
+        reasons.map(|(r, n)| (r.name(), n.load(Relaxed))).filter(|(_, n)| *n > 0).collect();
+    s.compactions = c.compactions.load(Relaxed);
+    s.trivial_moves = c.trivial_moves.load(Relaxed);
+    s.compaction_read_bytes = c.compaction_read_bytes.load(Relaxed);
+    s.compaction_written_bytes = c.compaction_written_bytes.load(Relaxed);
+    s.write_delays = c.write_delays.load(Relaxed);
+    s.write_delay_us = c.write_delay_us.load(Relaxed);
+    s.write_delay_reason = scheduler.reason();
+    (s.background_errors, s.background_error) = scheduler.background_errors();
 }

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engineswap::Io;
-use engineswap::mem::epoch::Published;
 
-use super::view::View;
+use super::view::{View, Views};
 use crate::cache::Cache;
 use crate::key::{self, Kind, Prefix, Seq};
 use crate::manifest::{Version, VersionEdit};
@@ -15,6 +14,7 @@ use crate::memtable::Memtable;
 use crate::options::Compression;
 use crate::table::meta::TableMeta;
 use crate::table::reader::Table;
+use crate::table::reads::Reads;
 use crate::table::writer::{TableOptions, TableWriter};
 
 /// A random number generator (xorshift64*), so that a failing seed can be run again.
@@ -75,7 +75,7 @@ type Versions = BTreeMap<Vec<u8>, Vec<(Seq, Option<Vec<u8>>)>>;
 pub(crate) struct Fixture {
     pub dir: tempfile::TempDir,
     pub cache: Arc<Cache>,
-    pub views: Published<View>,
+    pub views: Views,
     pub prefix: Prefix,
     /// User key to its versions, oldest first.
     pub model: Versions,
@@ -115,8 +115,8 @@ impl Fixture {
         let view = View::new(active, immutables, version(&levels));
         Fixture {
             dir,
+            views: Views::new(cache.collector(), view, build.seq),
             cache,
-            views: Published::new(Arc::new(view)),
             prefix,
             model: build.model,
             last_seq: build.seq,
@@ -212,7 +212,21 @@ impl Build {
         self.file_id += 1;
         let path = dir.path().join(format!("{:06}.sst", self.file_id));
         let meta = write_table(io, &path, self.file_id, self.plan, prefix, versions);
-        Table::open(io, cache, &path, meta).unwrap()
+        Table::open(io, cache, &path, meta, Reads::PageCache).unwrap()
+    }
+}
+
+/// How the tables of tests are written.
+pub(crate) fn table_options(compression: Compression, filter_bits: u32) -> TableOptions {
+    TableOptions {
+        block_bytes: 4096,
+        compression,
+        filter_bits_per_key: filter_bits,
+        expected_bytes: 1 << 20,
+        buffer_bytes: u64::MAX,
+        most_keys: None,
+        most_hashes: usize::MAX,
+        purpose: crate::purpose::FLUSH,
     }
 }
 
@@ -224,13 +238,7 @@ fn write_table(
     prefix: &Prefix,
     versions: &Versions,
 ) -> TableMeta {
-    let options = TableOptions {
-        block_bytes: 4096,
-        compression: plan.compression,
-        filter_bits_per_key: plan.filter_bits,
-        expected_bytes: 1 << 20,
-        purpose: crate::purpose::FLUSH,
-    };
+    let options = table_options(plan.compression, plan.filter_bits);
     let mut writer = TableWriter::create(io, path, file_id, options).unwrap();
     for (key, versions) in versions {
         let key = [prefix.as_slice(), key].concat();

@@ -1,26 +1,27 @@
-//! The tree of memtables and tables, and the one way to change it: durable in the manifest first, visible after.
+//! [`LsmTree`]: the memtables and tables of a store, and what readers see of them.
 
-use crate::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::collections::{BTreeSet, VecDeque};
-use std::path::Path;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engineswap::Io;
-
-use super::Core;
-use super::view::View;
-use crate::compaction::{Change, Frozen, Levels, Tree};
-use crate::files::FileKind;
+use super::view::{View, Views};
 use crate::key::Seq;
-use crate::manifest::{ManifestFile, Version, VersionEdit};
-use crate::memtable::{MemCursor, Memtable};
-use crate::mutation::{Mutation, broken};
-use crate::sync::lock;
-use crate::table::{Table, TableMeta, TableParts};
-use crate::{Error, Options, Result};
+use crate::manifest::Version;
+use crate::memtable::Memtable;
+use crate::stats::Stats;
+use crate::sync::{Mutex, lock};
+use crate::table::Table;
+
+/// The memtables and tables of a store. Changed in two places: a full memtable is replaced by
+/// [`LsmTree::begin_memtable`], everything else goes through the manifest (`VersionSet::install`). Each change
+/// publishes a view.
+pub(crate) struct LsmTree {
+    state: Mutex<TreeState>,
+    views: Arc<Views>,
+    memtable_limit: u64,
+}
 
 /// What the published view is made of, and what a flush has to know.
-pub(crate) struct TreeState {
+pub(super) struct TreeState {
     pub active: Arc<Memtable>,
     /// Everything in the active memtable, and all that is not applied yet, lies in log segments from here on.
     pub active_segment: u64,
@@ -28,12 +29,12 @@ pub(crate) struct TreeState {
     pub immutables: VecDeque<Immutable>,
     pub version: Arc<Version<Table>>,
     /// Flushes and the bytes that they wrote, counted when they become visible.
-    pub flushes: u64,
-    pub flush_written_bytes: u64,
+    flushes: u64,
+    flush_written_bytes: u64,
 }
 
 /// A memtable that waits to be flushed.
-pub(crate) struct Immutable {
+pub(super) struct Immutable {
     pub mem: Arc<Memtable>,
     /// The newest sequence number in it (or of the time when it was switched).
     pub last_seq: Seq,
@@ -41,10 +42,35 @@ pub(crate) struct Immutable {
     pub segment: u64,
 }
 
+/// What is true of the log once the oldest memtables are in tables.
+pub(super) struct Flushed {
+    /// Every write up to here is in tables.
+    pub seq: Seq,
+    /// The first log segment that is still needed.
+    pub segment: u64,
+}
+
 impl TreeState {
+    pub fn new(
+        active: Arc<Memtable>,
+        active_segment: u64,
+        immutables: VecDeque<Immutable>,
+        version: Version<Table>,
+    ) -> TreeState {
+        let version = Arc::new(version);
+        TreeState { active, active_segment, immutables, version, flushes: 0, flush_written_bytes: 0 }
+    }
+
     /// As readers see it.
     pub fn view(&self) -> View {
         View::new(self.active.clone(), self.immutables_newest_first(), self.version.clone())
+    }
+
+    /// How many memtables wait to be flushed; one that a large value has filled counts as often as it is larger than
+    /// others.
+    fn waiting(&self, memtable_limit: u64) -> usize {
+        let bytes: u64 = self.immutables.iter().map(|i| i.mem.bytes()).sum();
+        self.immutables.len().max((bytes / memtable_limit.max(1)) as usize)
     }
 
     fn immutables_newest_first(&self) -> Vec<Arc<Memtable>> {
@@ -52,158 +78,91 @@ impl TreeState {
     }
 }
 
-impl Core {
-    /// Puts `active` in the place of the active memtable, which waits to be flushed from now on. Under the
-    /// writer's lock.
-    pub(super) fn begin_memtable(&self, active: &Arc<Memtable>, segment: u64, last_seq: Seq) {
-        let mut t = lock(&self.tree);
+impl LsmTree {
+    /// A tree of which `views` shows what [`TreeState::view`] is. Memtables are switched at about `memtable_limit`
+    /// bytes.
+    pub(super) fn new(state: TreeState, views: Arc<Views>, memtable_limit: u64) -> Arc<LsmTree> {
+        Arc::new(LsmTree { state: Mutex::new(state), views, memtable_limit })
+    }
+
+    /// The tables now.
+    pub fn version(&self) -> Arc<Version<Table>> {
+        lock(&self.state).version.clone()
+    }
+
+    /// The immutable memtables now, oldest first.
+    pub fn immutables(&self) -> Vec<Arc<Memtable>> {
+        lock(&self.state).immutables.iter().map(|i| i.mem.clone()).collect()
+    }
+
+    /// How many there are; one that is larger than usual counts as several.
+    pub fn immutable_count(&self) -> usize {
+        lock(&self.state).waiting(self.memtable_limit)
+    }
+
+    /// Whether everything in immutable memtables up to a number is in tables.
+    pub fn is_flushed(&self, through: Seq) -> bool {
+        lock(&self.state).immutables.iter().all(|i| i.last_seq > through)
+    }
+
+    /// Puts `active` in the place of the active memtable, which waits to be flushed from now on: it holds everything up
+    /// to `last_seq`. What comes lies in log segments from `segment` on. Returns how many memtables wait. Under the
+    /// commit queue's lock.
+    pub fn begin_memtable(&self, active: &Arc<Memtable>, segment: u64, last_seq: Seq) -> usize {
+        let mut t = lock(&self.state);
+        assert!(segment >= t.active_segment, "a younger memtable needs no older segment of the log");
+        assert!(
+            t.immutables.back().is_none_or(|i| i.last_seq <= last_seq),
+            "memtables wait in the order of their sequence numbers"
+        );
         let mem = std::mem::replace(&mut t.active, active.clone());
         let segment = std::mem::replace(&mut t.active_segment, segment);
         t.immutables.push_back(Immutable { mem, last_seq, segment });
-        let view = self.view.get().with_memtables(t.active.clone(), t.immutables_newest_first());
-        self.view.store(Arc::new(view));
-        self.count_memtables(&t);
-        let count = t.immutables.len();
-        drop(t);
-        self.background.memtable_frozen(count);
+        let view = self.views.newest().with_memtables(t.active.clone(), t.immutables_newest_first());
+        self.views.publish(view);
+        t.waiting(self.memtable_limit)
     }
 
-    /// Tells the cache's budget what the memtables take: the active one as much as it may become.
-    pub(super) fn count_memtables(&self, t: &TreeState) {
-        let waiting: u64 = t.immutables.iter().map(|i| i.mem.bytes()).sum();
-        self.cache.set_memtable_bytes(waiting + self.options.memtable_limit());
+    /// The tables now, and what will be true of the log when the `flushed` oldest memtables are in tables.
+    pub(super) fn before_edit(&self, flushed: usize) -> (Arc<Version<Table>>, Option<Flushed>) {
+        let t = lock(&self.state);
+        assert!(flushed <= t.immutables.len(), "a flush is of memtables that are there");
+        let segment = t.immutables.get(flushed).map_or(t.active_segment, |i| i.segment);
+        let last = flushed.checked_sub(1).and_then(|n| t.immutables.get(n));
+        (t.version.clone(), last.map(|i| Flushed { seq: i.last_seq, segment }))
     }
 
-    /// Appends an edit to the manifest. A failure leaves unknown what is on disk, so it stops the store.
-    pub(super) fn append_edit(&self, manifest: &mut ManifestFile, edit: &VersionEdit) -> Result<()> {
-        manifest.append(edit).map_err(|e| self.health.stop(&e))
-    }
-}
-
-impl Tree for Core {
-    type Table = Table;
-    type MemCursor = MemCursor;
-
-    fn io(&self) -> &Io {
-        &self.io
-    }
-
-    fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    fn options(&self) -> &Options {
-        &self.options
-    }
-
-    fn levels(&self) -> Levels<Table> {
-        lock(&self.tree).version.levels().to_vec()
-    }
-
-    fn immutables(&self) -> Vec<Frozen<MemCursor>> {
-        let t = lock(&self.tree);
-        t.immutables.iter().map(|i| Frozen { cursor: i.mem.cursor(), bytes: i.mem.bytes() }).collect()
-    }
-
-    fn immutable_count(&self) -> usize {
-        lock(&self.tree).immutables.len()
-    }
-
-    fn views(&self) -> Vec<Seq> {
-        let mut views = vec![self.visible.load(Acquire)];
-        views.extend(self.snapshots.live());
-        views
-    }
-
-    fn dropped_keyspaces(&self) -> Vec<u32> {
-        lock(&self.keyspaces).dropped()
-    }
-
-    fn new_file_number(&self) -> u64 {
-        self.next_file.fetch_add(1, Relaxed)
-    }
-
-    fn table_parts(&self, table: &Table) -> Arc<TableParts> {
-        table.parts().clone()
-    }
-
-    fn open_table(&self, meta: TableMeta) -> Result<Arc<Table>> {
-        let path = FileKind::Table(meta.file_id).path(&self.dir);
-        Table::open(&self.io, &self.cache, &path, meta)
-    }
-
-    fn install(&self, change: Change<Table>) -> Result<()> {
-        let Some(manifest) = &self.manifest else { return Err(Error::ReadOnly) };
-        let mut manifest = lock(manifest);
-        // Changes come from here only, so the version stays as it is until the edit is applied to it.
-        let (version, log_number, flushed_seq) = {
-            let t = lock(&self.tree);
-            let next = t.immutables.get(change.flushed).map_or(t.active_segment, |i| i.segment);
-            let last = change.flushed.checked_sub(1).and_then(|n| t.immutables.get(n)).map(|i| i.last_seq);
-            (t.version.clone(), last.map(|_| next), last)
-        };
-        let edit = VersionEdit {
-            log_number,
-            flushed_seq,
-            last_seq: Some(self.visible.load(Acquire)),
-            next_file_number: Some(self.next_file.load(Relaxed)),
-            removed: change.removed.iter().map(|(l, t)| (*l as u32, t.meta().file_id)).collect(),
-            added: change.added.iter().map(|(l, t)| (*l as u32, t.meta().clone())).collect(),
-            ..VersionEdit::default()
-        };
-        let next = version.apply(&edit, |_, meta| {
-            let added = change.added.iter().find(|(_, t)| t.meta().file_id == meta.file_id);
-            added.map(|(_, t)| t.clone()).ok_or_else(|| Error::Invalid("an added table is not open".into()))
-        })?;
-        if broken(Mutation::UnlinkBeforeManifest) {
-            for (_, table) in &change.removed {
-                if !change.added.iter().any(|(_, a)| a.meta().file_id == table.meta().file_id) {
-                    let _ = self.io.remove_file(table.path());
-                }
-            }
-        }
-        if broken(Mutation::ReleaseLogEarly)
-            && let (Some(writes), Some(first)) = (&self.writes, log_number)
-        {
-            writes.log.release(first);
-            let _ = writes.log.prepare();
-        }
-        self.append_edit(&mut manifest, &edit)?;
-
-        let mut t = lock(&self.tree);
+    /// Makes an edit visible that is durable: `next`, made from `before`, instead of it, with the `flushed` oldest
+    /// memtables in tables of so many bytes. Under the manifest's lock. Returns those memtables, to be freed without
+    /// it.
+    pub(super) fn apply(
+        &self,
+        before: &Arc<Version<Table>>,
+        next: Version<Table>,
+        flushed: usize,
+        flushed_bytes: u64,
+    ) -> Vec<Immutable> {
+        let mut t = lock(&self.state);
+        assert!(
+            Arc::ptr_eq(&t.version, before),
+            "versions change one after the other, under the manifest's lock"
+        );
         t.version = Arc::new(next);
-        if change.flushed > 0 {
+        if flushed > 0 {
             t.flushes += 1;
-            t.flush_written_bytes += change.added.iter().map(|(_, a)| a.meta().file_bytes).sum::<u64>();
+            t.flush_written_bytes += flushed_bytes;
         }
-        let flushed: Vec<Immutable> = t.immutables.drain(..change.flushed).collect();
-        self.view.store(Arc::new(t.view()));
-        self.count_memtables(&t);
-        drop(t);
-        for (_, table) in &change.removed {
-            if !change.added.iter().any(|(_, a)| a.meta().file_id == table.meta().file_id) {
-                table.mark_obsolete();
-            }
-        }
-        drop(manifest);
-        drop(flushed);
-        if let (Some(writes), Some(first)) = (&self.writes, log_number) {
-            writes.log.release(first);
-        }
-        self.background.wake();
-        Ok(())
+        let gone = t.immutables.drain(..flushed).collect();
+        self.views.publish(t.view());
+        gone
     }
 
-    fn left_alone(&self) -> BTreeSet<u64> {
-        self.tables_left_alone()
-    }
-
-    fn leave_alone(&self, why: &Error) -> bool {
-        self.leave_alone(why)
-    }
-
-    fn stop_writing(&self, why: &Error) {
-        self.health.stop(why);
-        self.background.wake();
+    /// Adds what the tree knows of itself.
+    pub fn add_stats(&self, s: &mut Stats) {
+        let t = lock(&self.state);
+        s.immutable_memtables = t.immutables.len() as u64;
+        s.memtable_bytes = t.immutables.iter().map(|i| i.mem.bytes()).sum::<u64>() + t.active.bytes();
+        s.flushes = t.flushes;
+        s.flush_written_bytes = t.flush_written_bytes;
     }
 }

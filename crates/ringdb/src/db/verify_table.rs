@@ -14,6 +14,7 @@ use crate::table::filter::Filter;
 use crate::table::index::Index;
 use crate::table::meta::TableMeta;
 use crate::table::parts::TableParts;
+use crate::table::reads::Reads;
 use crate::table::remains::Remains;
 use crate::table::walk::{BlockWalk, Window};
 use crate::{Error, Result, purpose};
@@ -37,7 +38,7 @@ pub(super) fn verify_table(io: &Io, dir: &Path, level: usize, meta: &TableMeta, 
 }
 
 fn open(io: &Io, path: &Path, meta: &TableMeta) -> Result<(BlockWalk, Filter)> {
-    let parts = TableParts::load(io, path, meta.file_id, purpose::VERIFY)?;
+    let parts = TableParts::load(io, path, meta.file_id, Reads::Direct, purpose::VERIFY)?;
     if parts.properties.meta != *meta {
         return Err(Error::corrupt(path, None, "its properties are not what the manifest says"));
     }

@@ -1,11 +1,15 @@
 //! Crash images: what a power cut, a torn write or a flipped bit leaves of a log, and what replay makes of it.
 
+use std::path::Path;
+
 use proptest::prelude::*;
 
 use super::frame::FIRST_FRAME;
 use super::replay::ReplayEnd;
-use super::tests::{MEDIA, io, numbers, payload, replay_all, replay_from, segments, small};
+use super::segment::segment_path;
+use super::tests::{MEDIA, home, io, numbers, payload, replay_all, replay_from, segments, small};
 use super::*;
+use crate::Error;
 
 type Image = std::collections::BTreeMap<u64, Vec<u8>>;
 
@@ -35,7 +39,7 @@ struct Written {
 /// segments have had a former life with frames of the same lengths.
 fn write(medium: Medium, lens: &[usize], sync_at: usize) -> Written {
     let dir = tempfile::tempdir().unwrap();
-    let (log, mut w) = Log::create(&io(), dir.path(), small(medium), numbers(1)).unwrap();
+    let (log, mut w) = Log::create(&io(), &home(dir.path()), small(medium), numbers(1)).unwrap();
     let former = 3 * lens.len();
     for seq in 1..=former as u64 {
         let p = payload(seq + 1000, lens[seq as usize % lens.len()]);
@@ -63,10 +67,8 @@ fn write(medium: Medium, lens: &[usize], sync_at: usize) -> Written {
     }
     let mut frames = vec![];
     // What is live in the active segment already.
-    let (got, end) = replay_from(
-        dir.path(),
-        &ReplayFrom { first_segment: w.segment(), flushed_seq: 0, recover_damaged: false },
-    );
+    let (got, end) =
+        replay_from(dir.path(), &ReplayFrom { first_segment: w.segment(), ..ReplayFrom::default() });
     end.unwrap();
     frames.extend(got);
     let mut pos = LogPos::default();
@@ -100,7 +102,10 @@ fn write(medium: Medium, lens: &[usize], sync_at: usize) -> Written {
 
 fn replay_live(w: &Written) -> (Vec<(u64, Vec<u8>)>, Result<ReplayEnd>) {
     let first = *w.end.keys().next().unwrap();
-    replay_from(w.dir.path(), &ReplayFrom { first_segment: first, flushed_seq: 0, recover_damaged: false })
+    replay_from(
+        w.dir.path(),
+        &ReplayFrom { first_segment: first, flushed_seq: 0, recover_damaged: false, ..ReplayFrom::default() },
+    )
 }
 
 /// Some lengths, enough for a few segments.
@@ -185,7 +190,7 @@ proptest! {
             Ok(_) => prop_assert!(got.len() >= w.acknowledged || !known, "{} of {}", got.len(), w.acknowledged),
             Err(Error::Corrupt { .. }) => {
                 let first = ns[0];
-                let from = ReplayFrom { first_segment: first, flushed_seq: 0, recover_damaged: true };
+                let from = ReplayFrom { first_segment: first, flushed_seq: 0, recover_damaged: true, ..ReplayFrom::default() };
                 let (again, end) = replay_from(w.dir.path(), &from);
                 prop_assert!(again == got);
                 prop_assert!(end.unwrap().lost.is_some());
@@ -275,7 +280,7 @@ fn a_former_life_of_equal_frames_stays_dead() {
 fn what_was_durable_before_the_log_begins_proves_nothing() {
     for medium in MEDIA {
         let dir = tempfile::tempdir().unwrap();
-        let (log, mut w) = Log::create(&io(), dir.path(), small(medium), numbers(1)).unwrap();
+        let (log, mut w) = Log::create(&io(), &home(dir.path()), small(medium), numbers(1)).unwrap();
         let pos = w.append(1, &[&payload(1, 30_000)]).unwrap();
         log.sync_to(pos).unwrap();
         let (at, mut seq) = (w.segment(), 1);
@@ -290,7 +295,12 @@ fn what_was_durable_before_the_log_begins_proves_nothing() {
         let mut image = image(dir.path());
         image.get_mut(&first).unwrap()[FIRST_FRAME as usize..][..8192].fill(0);
         write_image(dir.path(), &image);
-        let from = ReplayFrom { first_segment: first, flushed_seq: seq, recover_damaged: false };
+        let from = ReplayFrom {
+            first_segment: first,
+            flushed_seq: seq,
+            recover_damaged: false,
+            ..ReplayFrom::default()
+        };
         let (frames, end) = replay_from(dir.path(), &from);
         if medium == Medium::Direct {
             // These were durable when they were appended.
@@ -305,7 +315,7 @@ fn what_was_durable_before_the_log_begins_proves_nothing() {
 fn a_log_that_grows_while_it_is_read_is_not_damaged() {
     for medium in MEDIA {
         let dir = tempfile::tempdir().unwrap();
-        let (log, mut w) = Log::create(&io(), dir.path(), small(medium), numbers(1)).unwrap();
+        let (log, mut w) = Log::create(&io(), &home(dir.path()), small(medium), numbers(1)).unwrap();
         w.append(1, &[&payload(1, 100)]).unwrap();
         let (mut seq, mut seen) = (1, vec![]);
         let end =

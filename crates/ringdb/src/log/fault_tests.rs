@@ -1,5 +1,7 @@
 //! I/O errors: the first one stops the log for good, and nothing unacknowledged is taken for acknowledged.
 
+use std::path::Path;
+
 use crate::sync::atomic::AtomicBool;
 
 use engineswap::engine::{Engine, RawFile, RawMap, RawQueue};
@@ -10,6 +12,7 @@ use engineswap::{
 
 use super::tests::{numbers, payload, replay_all, small};
 use super::*;
+use crate::Error;
 
 /// Passes everything on to a real engine, but fails as told.
 struct Faulty {
@@ -123,7 +126,7 @@ impl RawFile for FaultyFile {
 fn log(dir: &Path, medium: Medium) -> (Arc<Faults>, Arc<Log>, LogWriter) {
     let faults = Arc::new(Faults::default());
     let io = Io::from_engine(Arc::new(Faulty { io: super::tests::io(), faults: faults.clone() }));
-    let (log, w) = Log::create(&io, dir, small(medium), numbers(1)).unwrap();
+    let (log, w) = Log::create(&io, &StoreDir::open(&io, dir).unwrap(), small(medium), numbers(1)).unwrap();
     (faults, log, w)
 }
 
@@ -133,13 +136,16 @@ fn a_failed_sync_is_final() {
         let dir = tempfile::tempdir().unwrap();
         // Mappings are not to be had here: the mapped medium falls back to `pwrite`.
         let (faults, log, mut w) = log(dir.path(), Medium::Mapped);
-        let pos = w.append(1, &[b"a"]).unwrap();
+        // The log begins in a segment whose name is durable; the second one's is not.
+        let first = w.append(1, &[&payload(1, 60_000)]).unwrap();
+        let pos = w.append(2, &[&payload(2, 60_000)]).unwrap();
+        assert!(pos.segment > first.segment);
         let flag = if dir_only { &faults.sync_dir } else { &faults.sync };
         flag.store(true, Ordering::Relaxed);
         assert!(matches!(log.sync_to(pos), Err(Error::Io(_))));
         flag.store(false, Ordering::Relaxed);
         assert!(matches!(log.sync_to(pos), Err(Error::Stopped(r)) if r.contains("told to fail")));
-        assert!(matches!(w.append(2, &[b"b"]), Err(Error::Stopped(_))));
+        assert!(matches!(w.append(3, &[b"b"]), Err(Error::Stopped(_))));
     }
 }
 
@@ -153,7 +159,7 @@ fn a_failed_write_is_final() {
         assert!(matches!(w.append(2, &[b"b"]), Err(Error::Io(_))));
         faults.write.store(false, Ordering::Relaxed);
         assert!(matches!(w.append(3, &[b"c"]), Err(Error::Stopped(r)) if r.contains("told to fail")));
-        assert!(log.stopped().is_some());
+        assert!(log.latch.check().is_err());
         let (got, end) = replay_all(dir.path());
         end.unwrap();
         assert_eq!(got, [(1, b"a".to_vec())]);
@@ -177,7 +183,7 @@ fn a_full_disk_can_be_mended() {
             seq += 1;
         };
         assert!(e.kind() == crate::ErrorKind::Retry, "{e}");
-        assert_eq!(log.stopped(), None);
+        assert_eq!(log.latch.reason(), None);
         faults.allocate.store(false, Ordering::Relaxed);
         let p = payload(seq, 20_000);
         w.append(seq, &[&p]).unwrap();

@@ -4,9 +4,22 @@
 //! header's fields, the payload's checksum among them. So a frame is believed only at the place and in the
 //! life of the segment that it was written for, and a length is believed before the payload is looked at.
 
-use super::LogPos;
+use engineswap::MapRange;
+
 use crate::coding::crc32c;
 use crate::mutation::{Mutation, broken};
+
+/// Longest payload of one frame in bytes.
+pub(crate) const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64 - (1 << 20);
+
+/// A position in the log: just behind a frame. Positions are ordered as the frames were appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub(crate) struct LogPos {
+    /// Number of the segment.
+    pub segment: u64,
+    /// Offset in it.
+    pub offset: u64,
+}
 
 /// Bytes of a frame's header.
 pub(super) const HEADER_BYTES: usize = 32;
@@ -122,30 +135,80 @@ pub(super) fn header_crc(h: &[u8; HEADER_BYTES], number: u64, offset: u64) -> u3
 
 /// Where a frame goes and what its header says.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct FrameAddress {
     pub number: u64,
     pub offset: u64,
     pub align: u8,
     pub durable: LogPos,
 }
 
+/// Where a frame is built.
+pub(super) trait Target {
+    fn write(&mut self, at: usize, bytes: &[u8]);
+    fn zero(&mut self, at: usize, len: usize);
+}
+
+impl Target for [u8] {
+    #[inline]
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        self[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    #[inline]
+    fn zero(&mut self, at: usize, len: usize) {
+        self[at..at + len].fill(0);
+    }
+}
+
+impl Target for MapRange<'_> {
+    #[inline]
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        MapRange::write(self, at, bytes);
+    }
+
+    #[inline]
+    fn zero(&mut self, at: usize, len: usize) {
+        self.fill(at, len, 0);
+    }
+}
+
 /// Builds a frame at the front of `out`, which has its whole footprint: the payload first, then the padding
 /// (zeros), the header last.
 #[inline]
-pub(super) fn build(out: &mut [u8], place: &Place, kind: FrameKind, first_seq: u64, parts: &[&[u8]]) {
+pub(super) fn build(
+    out: &mut (impl Target + ?Sized),
+    place: &FrameAddress,
+    kind: FrameKind,
+    first_seq: u64,
+    parts: &[&[u8]],
+) {
     let mut at = HEADER_BYTES;
     let mut payload_crc = 0;
     for part in parts {
-        out[at..at + part.len()].copy_from_slice(part);
+        out.write(at, part);
         payload_crc = crc32c(payload_crc, part);
         at += part.len();
     }
     let payload_len = (at - HEADER_BYTES) as u32;
     let end = footprint(payload_len as u64, place.align) as usize;
-    out[at..end].fill(0);
+    out.zero(at, end - at);
     let h =
         FrameHeader { payload_crc, payload_len, kind, align: place.align, first_seq, durable: place.durable };
-    out[..HEADER_BYTES].copy_from_slice(&h.encode(place.number, place.offset));
+    out.write(0, &h.encode(place.number, place.offset));
+}
+
+/// The header of the frame that [`build`] would build: for one that is written in pieces.
+pub(super) fn header(
+    place: &FrameAddress,
+    kind: FrameKind,
+    first_seq: u64,
+    parts: &[&[u8]],
+) -> [u8; HEADER_BYTES] {
+    let payload_crc = parts.iter().fold(0, |crc, part| crc32c(crc, part));
+    let payload_len = parts.iter().map(|p| p.len()).sum::<usize>() as u32;
+    let h =
+        FrameHeader { payload_crc, payload_len, kind, align: place.align, first_seq, durable: place.durable };
+    h.encode(place.number, place.offset)
 }
 
 /// The payload of a [`FrameKind::Link`] frame.

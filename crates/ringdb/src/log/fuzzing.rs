@@ -8,9 +8,10 @@ use std::path::Path;
 use engineswap::Io;
 
 use super::frame::{FIRST_FRAME, FrameHeader, HEADER_BYTES, PACKED, PAGED, footprint, header_crc};
+use super::payload::decode;
 use super::segment::encode_header;
-use super::{ReplayFrom, replay, segment_path};
-use crate::batch;
+use super::segment::segment_path;
+use super::{ReplayFrom, replay};
 use crate::coding::crc32c;
 use crate::fuzzing::{Input, put_chunk, write_file};
 use crate::key::Seq;
@@ -54,7 +55,7 @@ pub fn seal(body: &mut [u8], number: u64) {
 pub(crate) fn file(number: u64, mut body: Vec<u8>) -> Vec<u8> {
     seal(&mut body, number);
     let mut file = vec![0; FIRST_FRAME as usize];
-    let h = encode_header(number, 1 << 20);
+    let h = encode_header(number, 1 << 20, false);
     file[..h.len()].copy_from_slice(&h);
     file.extend_from_slice(&body);
     file
@@ -89,7 +90,7 @@ pub fn run(io: &Io, dir: &Path, data: &[u8]) {
         let mut file = vec![0; FIRST_FRAME as usize];
         let of = if how & FOREIGN == 0 { number } else { number + 1 };
         if how & NO_HEADER == 0 {
-            let h = encode_header(of, 1 << 20);
+            let h = encode_header(of, 1 << 20, false);
             file[..h.len()].copy_from_slice(&h);
         }
         file.extend_from_slice(&body);
@@ -101,10 +102,15 @@ pub fn run(io: &Io, dir: &Path, data: &[u8]) {
         segments.reverse();
     }
     let frames = |recover_damaged| {
-        let from = ReplayFrom { first_segment: first.into(), flushed_seq: flushed.into(), recover_damaged };
+        let from = ReplayFrom {
+            first_segment: first.into(),
+            flushed_seq: flushed.into(),
+            recover_damaged,
+            ..ReplayFrom::default()
+        };
         let mut seen: Vec<(Seq, Vec<u8>)> = Vec::new();
         let end = replay(io, dir, &segments, &from, &mut |seq, payload| {
-            for op in batch::decode(payload) {
+            for op in decode(payload) {
                 let _ = std::hint::black_box(op);
             }
             seen.push((seq, payload.to_vec()));

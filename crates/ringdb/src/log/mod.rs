@@ -3,11 +3,12 @@
 //! The log treats a payload as bytes and a position as (segment number, offset). Its promises:
 //! - [`LogWriter`] is unique and lives under the writer's lock; nothing it does waits for the device, except
 //!   when a segment is needed and none has been prepared ([`Log::prepare`]).
-//! - After [`Log::sync_to`] returns `Ok` for a frame's position, or a [`Turn`](turn::Turn) has been had for it, that frame
-//!   and every frame before it are on the device.
+//! - After [`Log::sync_to`] returns `Ok` for a frame's position, or a [`Turn`](turn::Turn) has been had for
+//!   it, that frame and every frame before it are on the device.
 //! - [`replay`] yields a prefix of what was appended. Bytes of a recycled segment's former life are never
 //!   believed: a frame's checksum covers its segment's number and its offset.
-//! - The first I/O error stops the log for good: later calls fail with [`Error::Stopped`] and its reason.
+//! - The first I/O error stops the log, and with it the store, for good: later calls fail with
+//!   [`crate::Error::Stopped`] and its reason.
 //!
 //! Two ways to write, never mixed on one file:
 //! - *mapped*: [`LogWriter::append`] copies into a mapping (or does one `pwrite` where there are no mappings);
@@ -25,6 +26,7 @@ mod fault_tests;
 mod frame;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+pub(crate) mod payload;
 mod pool;
 mod replay;
 mod segment;
@@ -34,47 +36,22 @@ mod tests;
 mod turn;
 mod writer;
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use engineswap::Io;
 use engineswap::mem::AlignedBuf;
 
-use crate::error::{Error, Result};
-use crate::files::FileKind;
-use crate::mutation::{Mutation, broken};
+use crate::error::Result;
+use crate::stop::StopLatch;
+use crate::store_dir::StoreDir;
 use crate::sync::Mutex;
 
+pub(crate) use frame::{LogPos, MAX_PAYLOAD_BYTES};
 pub(crate) use replay::{Lost, ReplayFrom, frames_behind_gap, replay};
-pub(crate) use segment::number_in_header;
+pub(crate) use segment::{Medium, number_in_header};
+pub(crate) use turn::{Reserved, Turn};
 pub(crate) use writer::LogWriter;
-
-/// Version of the segment format that is written here, and the newest that is read.
-pub(crate) const FORMAT_VERSION: u32 = 1;
-/// Longest payload of one frame in bytes.
-pub(crate) const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64 - (1 << 20);
-
-/// A position in the log: just behind a frame. Positions are ordered as the frames were appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
-pub(crate) struct LogPos {
-    /// Number of the segment.
-    pub segment: u64,
-    /// Offset in it.
-    pub offset: u64,
-}
-
-/// How frames reach their file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Medium {
-    /// Copied into a mapping of the file; by `pwrite` where the engine or file system has no mappings.
-    Mapped,
-    /// By one `pwrite` each.
-    #[cfg(test)]
-    Pwrite,
-    /// By O_DIRECT writes that are durable when they return.
-    Direct,
-}
 
 /// Settings of a log.
 #[derive(Clone, Copy, Debug)]
@@ -101,10 +78,10 @@ pub(crate) type NextNumber = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// The shared half of a log; see the module's documentation. Made with its [`LogWriter`] by [`Log::create`].
 pub(crate) struct Log {
     io: Io,
-    dir: PathBuf,
+    dir: Arc<StoreDir>,
     options: LogOptions,
     next_number: NextNumber,
-    poison: Poison,
+    latch: Arc<StopLatch>,
     pool: Mutex<pool::Pool>,
     /// Segments with frames that have not been released, oldest first; the last is the active one.
     live: Mutex<std::collections::VecDeque<Arc<segment::Segment>>>,
@@ -113,6 +90,8 @@ pub(crate) struct Log {
     buffers: Mutex<Vec<AlignedBuf>>,
     written_bytes: AtomicU64,
     syncs: AtomicU64,
+    /// The newest segment that the manifest was asked to say something of.
+    noted: AtomicU64,
 }
 
 impl Log {
@@ -120,17 +99,17 @@ impl Log {
     /// space is that of `next_number`; [`LogWriter::segment`] says where the log begins.
     pub fn create(
         io: &Io,
-        dir: &Path,
+        dir: &Arc<StoreDir>,
         options: LogOptions,
         next_number: NextNumber,
     ) -> Result<(Arc<Log>, LogWriter)> {
         let segment_bytes = options.segment_bytes.clamp(64 << 10, 1 << 30).next_multiple_of(4096);
         let log = Arc::new(Log {
             io: io.clone(),
-            dir: dir.to_path_buf(),
+            dir: dir.clone(),
             options: LogOptions { segment_bytes, ..options },
             next_number,
-            poison: Poison::default(),
+            latch: dir.latch().clone(),
             pool: Mutex::default(),
             live: Mutex::default(),
             sync: sync::Syncer::default(),
@@ -138,6 +117,7 @@ impl Log {
             buffers: Mutex::default(),
             written_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
+            noted: AtomicU64::new(0),
         });
         if options.medium == Medium::Direct {
             // Durable writes into blocks that were never written cost a journal commit each.
@@ -166,52 +146,4 @@ impl Log {
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
-
-    /// Why the log has stopped, if it has.
-    #[cfg(test)]
-    pub fn stopped(&self) -> Option<String> {
-        self.poison.reason()
-    }
-
-    /// Stops the log: for a caller that cannot keep a promise made to the log (applying a frame in its turn).
-    pub fn stop(&self, reason: &str) {
-        self.poison.set(reason);
-        self.turns.wake_all();
-        self.sync.wake_all();
-    }
-}
-
-/// The first failure, after which nothing is accepted.
-#[derive(Default)]
-struct Poison {
-    set: AtomicBool,
-    reason: OnceLock<String>,
-}
-
-impl Poison {
-    #[inline]
-    fn check(&self) -> Result<()> {
-        if self.set.load(Ordering::Acquire) { Err(self.error()) } else { Ok(()) }
-    }
-
-    fn error(&self) -> Error {
-        Error::Stopped(self.reason().unwrap_or_else(|| "the log failed".into()))
-    }
-
-    fn reason(&self) -> Option<String> {
-        self.reason.get().cloned()
-    }
-
-    fn set(&self, reason: impl ToString) {
-        if broken(Mutation::GoOnAfterFailure) {
-            return;
-        }
-        self.reason.get_or_init(|| reason.to_string());
-        self.set.store(true, Ordering::Release);
-    }
-}
-
-/// The file of segment `number`.
-fn segment_path(dir: &Path, number: u64) -> PathBuf {
-    FileKind::Log(number).path(dir)
 }

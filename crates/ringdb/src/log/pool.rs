@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Log;
 use super::frame::FIRST_FRAME;
 use super::segment::{Maker, Segment};
+use super::{Log, Medium};
 use crate::error::Result;
 use crate::sync::lock;
 
@@ -47,7 +47,7 @@ impl Log {
     }
 
     pub(super) fn prepare_one(&self) -> Result<()> {
-        self.poison.check()?;
+        self.latch.check()?;
         let old = {
             let mut p = lock(&self.pool);
             p.preparing += 1;
@@ -65,6 +65,11 @@ impl Log {
         let at = p.prepared.partition_point(|s| s.number < made.number);
         p.prepared.insert(at, made);
         Ok(())
+    }
+
+    /// Makes the file of a segment and its name durable, unless they are.
+    pub(super) fn settle(&self, segment: &Segment) -> Result<()> {
+        if segment.is_named() { Ok(()) } else { self.maker().settle(segment) }
     }
 
     /// A segment with room for `need` bytes of frames, numbered above `after`; it becomes the last live one.
@@ -91,8 +96,11 @@ impl Log {
             if s.number > after {
                 return Taken::Prepared(s);
             }
-            // A segment made on demand has overtaken it: it needs a new number.
-            p.free.push(s);
+            // A segment made on demand has overtaken it: it needs a new number, but not while the log may be replayed
+            // from before it. A live segment's name has always been its own, so that one under another name is damage.
+            let mut live = lock(&self.live);
+            let at = live.partition_point(|l| l.number < s.number);
+            live.insert(at, Arc::new(s));
         }
         p.free.pop().map_or(Taken::None, Taken::Free)
     }
@@ -131,6 +139,19 @@ impl Log {
         let idle: u64 = p.prepared.iter().chain(&p.free).map(|s| s.size).sum();
         drop(p);
         idle + self.live_bytes()
+    }
+
+    /// Bytes of the segments that are mapped, or may be.
+    pub fn mapped_bytes(&self) -> u64 {
+        let mapped = |s: &Segment| if lock(&s.map).is_some() { s.size } else { 0 };
+        let p = lock(&self.pool);
+        let idle: u64 = p.prepared.iter().chain(&p.free).map(mapped).sum();
+        drop(p);
+        let live = lock(&self.live);
+        // The writer has the last one's mapping.
+        let usual = |s: &&Arc<Segment>| s.size == self.options.segment_bytes;
+        let active = live.back().filter(usual).filter(|_| self.options.medium == Medium::Mapped);
+        idle + live.iter().map(|s| mapped(s)).sum::<u64>() + active.map_or(0, |s| s.size)
     }
 
     /// Bytes of the segments that a recovery would read.

@@ -3,15 +3,19 @@
 //! Replay follows frames, and links from segment to segment, until the first place where no frame is believed.
 //! That is the normal end of a log, torn or not, unless something found *behind* it proves that the place had
 //! been durable: a frame header whose durable position lies beyond it, or a missing file whose name had been
-//! durable. Then it is damage. Nothing behind the first such place is ever replayed.
+//! durable; or the manifest, which says of each segment that it came into use; or a segment's file that is shorter than
+//! it was, or has another one's name. Then it is damage. Nothing behind the first such place is ever replayed.
 
 use std::path::{Path, PathBuf};
 
 use engineswap::{File, Io, OpenHow};
 
-use super::frame::{FIRST_FRAME, FrameHeader, FrameKind, HEADER_BYTES, Link, MIN_ALIGN, PACKED};
-use super::segment::{HeaderState, decode_header};
-use super::{FORMAT_VERSION, LogPos, MAX_PAYLOAD_BYTES, segment_path};
+use super::frame::{
+    FIRST_FRAME, FrameHeader, FrameKind, HEADER_BYTES, Link, LogPos, MAX_PAYLOAD_BYTES, MIN_ALIGN, PACKED,
+};
+use super::segment::{
+    FORMAT_VERSION, HeaderState, SEGMENT_HEADER_BYTES, SegmentHeader, decode_header, segment_path,
+};
 use crate::coding::crc32c;
 use crate::error::{Error, Result};
 use crate::key::Seq;
@@ -27,6 +31,8 @@ pub(crate) struct ReplayFrom {
     pub flushed_seq: Seq,
     /// Report damage in [`ReplayEnd::lost`] instead of failing.
     pub recover_damaged: bool,
+    /// Where the manifest says that the log was durable up to; a position in older segments says nothing.
+    pub durable: LogPos,
 }
 
 /// How a replay ended.
@@ -70,8 +76,16 @@ pub(crate) fn replay(
     numbers.dedup();
     let mut walk = Walk { from, sink, end: ReplayEnd::default(), stop: None };
     let mut readable = vec![];
+    let mut misnamed = vec![];
     for number in numbers {
-        let Some(mut segment) = Reading::open(io, segment_path(dir, number), number)? else { continue };
+        let mut segment = match Reading::open(io, segment_path(dir, number), number)? {
+            Opened::Segment(segment) => segment,
+            Opened::Of(segment) => {
+                misnamed.push((number, segment));
+                continue;
+            }
+            Opened::Gone => continue,
+        };
         if walk.stop.is_none() {
             walk.segment(&mut segment)?;
         }
@@ -84,7 +98,16 @@ pub(crate) fn replay(
         let begin = LogPos { segment: from.first_segment, offset: FIRST_FRAME };
         Stop { at: end.end.max(begin), proof: None }
     });
-    if let Some(detail) = prove_damage(&stop, &mut readable)? {
+    // A file under another one's name may still be on its way to its own, but it is there.
+    let is_there =
+        |n: u64| readable.iter().any(|s| s.number == n) || misnamed.iter().any(|(name, _)| *name == n);
+    let vouched = from.durable.segment;
+    let absent = vouched > 0 && vouched >= from.first_segment && !is_there(vouched);
+    let mut proof = prove_damage(&stop, (from, absent), &mut readable)?;
+    if proof.is_none() {
+        proof = prove_exchange(&stop, from, &mut readable, &mut misnamed)?;
+    }
+    if let Some(detail) = proof {
         let path = segment_path(dir, stop.at.segment);
         if !from.recover_damaged {
             return Err(Error::corrupt(&path, Some(stop.at.offset), detail));
@@ -188,10 +211,26 @@ impl Walk<'_> {
     }
 }
 
-/// Looks behind a stop for a proof that its place had been durable.
-fn prove_damage(stop: &Stop, segments: &mut [Reading]) -> Result<Option<String>> {
+/// Looks for a proof that the place of a stop, or something behind it, had been durable.
+fn prove_damage(
+    stop: &Stop,
+    (from, absent): (&ReplayFrom, bool),
+    segments: &mut [Reading],
+) -> Result<Option<String>> {
     if stop.proof.is_some() {
         return Ok(stop.proof.clone());
+    }
+    let LogPos { segment, offset } = from.durable;
+    if from.durable > stop.at {
+        return Ok(Some(format!(
+            "the log ends here, but the manifest says that it was durable up to segment {segment}, offset {offset}"
+        )));
+    }
+    if absent {
+        return Ok(Some(format!("segment {segment} is missing, which the manifest says was there")));
+    }
+    if let Some(proof) = prove_cut(stop, segments)? {
+        return Ok(Some(proof));
     }
     let mut proof = None;
     'search: for s in segments.iter_mut().filter(|s| s.number >= stop.at.segment) {
@@ -216,23 +255,71 @@ fn prove_damage(stop: &Stop, segments: &mut [Reading]) -> Result<Option<String>>
         }
         s.buf = vec![];
     }
-    if proof.is_some()
-        && let Some(s) = segments.iter_mut().find(|s| s.number == stop.at.segment)
-    {
-        // Beside a writer: the log may just have grown. What a frame says of this place holds since before that
-        // frame was written, so if it holds at all, it does now.
-        s.buf = vec![];
-        if s.frame(stop.at.offset)?.is_some() {
-            return Ok(None);
+    // Beside a writer the log may just have grown. What a frame says of this place holds since before that frame was
+    // written, so if it holds at all, it does now.
+    Ok(if proof.is_some() && goes_on(stop, segments)? { None } else { proof })
+}
+
+/// A file, behind the stop or around it, that is shorter than it has been durably.
+fn prove_cut(stop: &Stop, segments: &mut [Reading]) -> Result<Option<String>> {
+    for s in segments.iter_mut().filter(|s| s.number >= stop.at.segment) {
+        let Some(header) = s.header.filter(|h| s.file_len < h.size) else { continue };
+        // A frame proves nothing of the length: a durable write reaches to its own end.
+        if header.settled {
+            let (name, len, size) = (segment_name(&s.path), s.file_len, header.size);
+            return Ok(Some(format!("{name} has been cut off: it has {len} bytes and had {size}")));
         }
     }
-    Ok(proof)
+    Ok(None)
+}
+
+/// A segment that is not there under its own name but, whole with its header and its link, under another one's. Files
+/// from the log's first segment on keep their names until they are given up.
+fn prove_exchange(
+    stop: &Stop,
+    from: &ReplayFrom,
+    segments: &mut [Reading],
+    misnamed: &mut [(u64, Reading)],
+) -> Result<Option<String>> {
+    for (name, s) in misnamed {
+        let missing = s.number >= from.first_segment
+            && s.number >= stop.at.segment
+            && match segments.iter_mut().find(|own| own.number == s.number) {
+                Some(own) => own.link()?.is_none(),
+                None => true,
+            };
+        if missing && s.link()?.is_some() && !goes_on(stop, segments)? {
+            let (real, path) = (s.number, segment_name(&s.path));
+            return Ok(Some(format!(
+                "{path} holds segment {real} of the log, not {name}: files have been exchanged or renamed"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the log goes on where nothing followed a moment ago: in the segment of the stop, or in one that
+/// continues it.
+fn goes_on(stop: &Stop, segments: &mut [Reading]) -> Result<bool> {
+    for s in segments.iter_mut().filter(|s| s.number >= stop.at.segment) {
+        s.buf = vec![];
+        let follows = match s.number == stop.at.segment {
+            true => s.frame(stop.at.offset)?.is_some(),
+            false => s.link()?.is_some_and(|(link, _)| link.prev == stop.at),
+        };
+        s.buf = vec![];
+        if follows {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A mapped frame behind the stop, in words. Mapped frames are whole in the order of their places, so a process
 /// that dies leaves none behind a gap; direct ones are written in any order.
 fn frames_behind(stop: &Stop, last_first_seq: Seq, segments: &mut [Reading]) -> Result<Option<String>> {
-    for s in segments.iter_mut().filter(|s| s.number >= stop.at.segment) {
+    for i in 0..segments.len() {
+        let Some(s) = segments.get_mut(i).filter(|s| s.number >= stop.at.segment) else { continue };
         let (number, name) = (s.number, segment_name(&s.path));
         let here = number == stop.at.segment;
         let mut offset = if here { stop.at.offset.max(FIRST_FRAME) } else { FIRST_FRAME };
@@ -249,10 +336,9 @@ fn frames_behind(stop: &Stop, last_first_seq: Seq, segments: &mut [Reading]) -> 
             let len = window.len() as u64;
             if let Some((at, seq)) = found {
                 s.buf = vec![];
-                // A writer at work may have come here only now; what precedes is whole then.
-                let raced = here && s.frame(stop.at.offset)?.is_some();
                 let words = format!("frames follow from {name} at offset {at} on, sequence number {seq}");
-                return Ok((!raced).then_some(words));
+                // A writer at work may have come here only now; what precedes is whole then.
+                return Ok((!goes_on(stop, segments)?).then_some(words));
             }
             offset += (len - HEADER_BYTES as u64) / MIN_ALIGN * MIN_ALIGN + MIN_ALIGN;
         }
@@ -272,7 +358,9 @@ pub(crate) fn frames_behind_gap(
 ) -> Result<()> {
     const UNIT: u64 = 4096;
     for &number in segments {
-        let Ok(Some(mut s)) = Reading::open(io, segment_path(dir, number), number) else { continue };
+        let Ok(Opened::Segment(mut s)) = Reading::open(io, segment_path(dir, number), number) else {
+            continue;
+        };
         let mut offset = FIRST_FRAME;
         while offset < s.len {
             match s.frame(offset) {
@@ -306,30 +394,57 @@ struct Reading {
     file: File,
     path: PathBuf,
     number: u64,
+    header: Option<SegmentHeader>,
+    /// Bytes of the file, and those of them that can be the segment's.
+    file_len: u64,
     len: u64,
     buf: Vec<u8>,
     start: u64,
 }
 
+/// What is behind a segment's name.
+enum Opened {
+    Gone,
+    Segment(Reading),
+    /// The header is another segment's: that one's file was on its way to this name when the machine died, or somebody
+    /// has renamed it.
+    Of(Reading),
+}
+
 impl Reading {
-    /// Opens a segment; `None` if its file is gone, or was on its way to another number when the machine died.
-    fn open(io: &Io, path: PathBuf, number: u64) -> Result<Option<Reading>> {
+    fn open(io: &Io, path: PathBuf, number: u64) -> Result<Opened> {
         let file = match io.open(&path, &OpenHow::read()) {
-            Err(e) if e.kind() == engineswap::ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == engineswap::ErrorKind::NotFound => return Ok(Opened::Gone),
             f => f?,
         };
-        // No segment is larger: what lies beyond is not a log, however long the file.
-        let len = file.len()?.min(FIRST_FRAME + MAX_PAYLOAD_BYTES + (1 << 20));
-        let mut s = Reading { io: io.clone(), file, path, number, len, buf: vec![], start: 0 };
-        let header = s.window(0, super::segment::SEGMENT_HEADER_BYTES)?.map(decode_header);
-        match header.unwrap_or(HeaderState::Unreadable) {
+        // Before the length: beside a writer, a header is never ahead of it.
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        let got = file.read_at(&mut bytes, 0, RECOVERY)?;
+        // Frames vouch for themselves, so an unreadable header loses nothing.
+        let header = match decode_header(&bytes[..got]) {
             HeaderState::Newer(found) => {
-                Err(Error::NewerFormat { path: s.path, found, newest: FORMAT_VERSION })
+                return Err(Error::NewerFormat { path, found, newest: FORMAT_VERSION });
             }
-            HeaderState::Of(n) if n != number => Ok(None),
-            // Frames vouch for themselves, so an unreadable header loses nothing.
-            HeaderState::Of(_) | HeaderState::Unreadable => Ok(Some(s)),
-        }
+            HeaderState::Of(header) => Some(header),
+            HeaderState::Unreadable => None,
+        };
+        let file_len = file.len()?;
+        // No segment is larger: what lies beyond is not a log, however long the file.
+        let most = header.map_or(u64::MAX, |h| h.size).min(FIRST_FRAME + MAX_PAYLOAD_BYTES + (1 << 20));
+        let len = file_len.min(most);
+        let real = header.map_or(number, |h| h.number);
+        let s = Reading {
+            io: io.clone(),
+            file,
+            path,
+            number: real,
+            header,
+            file_len,
+            len,
+            buf: vec![],
+            start: 0,
+        };
+        Ok(if real == number { Opened::Segment(s) } else { Opened::Of(s) })
     }
 
     fn exists_beside(&self, number: u64) -> Result<bool> {

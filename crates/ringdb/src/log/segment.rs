@@ -1,19 +1,36 @@
 //! Segment files: made, zero-filled, recycled, and their header.
 
+use crate::files::FileKind;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::path::{Path, PathBuf};
 
 use engineswap::mem::AlignedBuf;
-use engineswap::{Direct, File, Io, MappedFile, OpenHow};
+use engineswap::{File, Io, MappedFile, OpenHow};
 
 use super::frame::FIRST_FRAME;
-use super::{FORMAT_VERSION, Medium, segment_path};
 use crate::coding::crc32c;
 use crate::error::{Error, Result};
 use crate::purpose::{LOG, LOG_PREPARE};
+use crate::store_dir::StoreDir;
 use crate::sync::{Mutex, lock};
+use crate::table::open_direct;
 
 const MAGIC: [u8; 8] = *b"ringdbLG";
+/// Version of the segment format that is written here, and the newest that is read.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+/// How frames reach their file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// Copied into a mapping of the file; by `pwrite` where the engine or file system has no mappings.
+    Mapped,
+    /// By one `pwrite` each.
+    #[cfg(test)]
+    Pwrite,
+    /// By O_DIRECT writes that are durable when they return.
+    Direct,
+}
+
 /// Bytes of the header that are used; it has the 4 KiB before the first frame to itself.
 pub(super) const SEGMENT_HEADER_BYTES: usize = 36;
 
@@ -27,6 +44,8 @@ pub(super) struct Segment {
     pub map: Mutex<Option<MappedFile>>,
     /// Whether the name and the extents of the file are durable.
     named: AtomicBool,
+    /// Whether the file's length has been durable since before the header was written last: a shorter file is damaged.
+    settled: AtomicBool,
 }
 
 impl Segment {
@@ -47,6 +66,7 @@ impl Segment {
             file: self.file.clone(),
             map: Mutex::new(map),
             named: AtomicBool::new(self.is_named()),
+            settled: AtomicBool::new(self.settled.load(Ordering::Acquire)),
         }
     }
 }
@@ -54,7 +74,7 @@ impl Segment {
 /// How this log's segments are made.
 pub(super) struct Maker<'a> {
     pub io: &'a Io,
-    pub dir: &'a Path,
+    pub dir: &'a StoreDir,
     pub medium: Medium,
     pub segment_bytes: u64,
 }
@@ -62,21 +82,28 @@ pub(super) struct Maker<'a> {
 impl Maker<'_> {
     /// A new segment of the usual size, zero-filled and durable with its name.
     pub fn filled(&self, number: u64) -> Result<Segment> {
-        let path = segment_path(self.dir, number);
+        let path = segment_path(self.dir.path(), number);
         self.or_remove(&path, || {
             let file = self.open(&path, &OpenHow::create_new())?;
             zero_fill(&file, self.segment_bytes)?;
             let segment = self.finish(number, path.clone(), file, self.segment_bytes)?;
-            segment.file.sync_data(LOG_PREPARE)?;
-            self.io.sync_dir(self.dir)?;
-            segment.set_named();
+            self.settle(&segment)?;
             Ok(segment)
         })
     }
 
+    /// Makes the length and the name of a new segment's file durable, and has its header say so.
+    pub fn settle(&self, segment: &Segment) -> Result<()> {
+        segment.file.sync_data(LOG_PREPARE).map_err(|e| e.at(&segment.path))?;
+        self.dir.sync()?;
+        segment.set_named();
+        segment.settled.store(true, Ordering::Release);
+        self.write_header(segment)
+    }
+
     /// A new segment of any size, allocated only: quick to make, slower to write durably. Not durable itself.
     pub fn allocated(&self, number: u64, size: u64) -> Result<Segment> {
-        let path = segment_path(self.dir, number);
+        let path = segment_path(self.dir.path(), number);
         self.or_remove(&path, || {
             let file = self.open(&path, &OpenHow::create_new())?;
             match file.allocate(0, size) {
@@ -88,52 +115,67 @@ impl Maker<'_> {
         })
     }
 
-    /// A released segment under a new number. With `durable`, its name is durable when this returns.
+    /// A released segment under a new number. With `durable`, its name is durable when this returns. If it fails the
+    /// segment is gone.
     pub fn recycled(&self, old: Segment, number: u64, durable: bool) -> Result<Segment> {
-        let path = segment_path(self.dir, number);
+        let path = segment_path(self.dir.path(), number);
         // The name first: were the header first, the file would for a moment be a believable segment `number`
         // under its old name. Old frames are not believed under either.
-        self.io.rename(&old.path, &path)?;
-        let map = lock(&old.map).take();
-        let segment = Segment {
-            number,
-            path,
-            size: old.size,
-            file: old.file,
-            map: Mutex::new(map),
-            named: AtomicBool::new(false),
-        };
-        self.write_header(&segment)?;
-        if durable {
-            // The header needs no sync of its own: it is written through on the direct medium, and on the
-            // others the first sync of a frame takes it along. A sync here would write back the whole former
-            // life of the segment, which nobody needs.
-            self.io.sync_dir(self.dir)?;
-            segment.set_named();
+        if let Err(e) = self.io.rename(&old.path, &path) {
+            let _ = self.io.remove_file(&old.path);
+            return Err(e.into());
         }
-        Ok(segment)
+        self.or_remove(&path, || {
+            let map = lock(&old.map).take().or_else(|| self.map(&old.file, old.size));
+            let segment = Segment {
+                number,
+                path: path.clone(),
+                size: old.size,
+                file: old.file,
+                map: Mutex::new(map),
+                named: AtomicBool::new(false),
+                settled: old.settled,
+            };
+            self.write_header(&segment)?;
+            if durable {
+                // The header needs no sync of its own: it is written through on the direct medium, and on the
+                // others the first sync of a frame takes it along. A sync here would write back the whole former
+                // life of the segment, which nobody needs.
+                self.dir.sync()?;
+                segment.set_named();
+            }
+            Ok(segment)
+        })
     }
 
     fn open(&self, path: &Path, how: &OpenHow) -> Result<File> {
-        let direct = if self.medium == Medium::Direct { Direct::Prefer } else { Direct::No };
-        Ok(self.io.open(path, &how.direct(direct))?)
+        match self.medium {
+            Medium::Direct => open_direct(self.io, path, how),
+            _ => Ok(self.io.open(path, how)?),
+        }
     }
 
     fn finish(&self, number: u64, path: PathBuf, file: File, size: u64) -> Result<Segment> {
-        // A segment made for one large frame is written once, in order: a mapping would not pay.
-        let map = match self.medium {
-            // Whatever keeps the file from being mapped, `pwrite` serves.
-            Medium::Mapped if size == self.segment_bytes => file.map(size).ok(),
-            _ => None,
-        };
+        let map = self.map(&file, size);
         let named = AtomicBool::new(false);
-        let segment = Segment { number, path, size, file, map: Mutex::new(map), named };
+        let settled = AtomicBool::new(false);
+        let segment = Segment { number, path, size, file, map: Mutex::new(map), named, settled };
         self.write_header(&segment)?;
         Ok(segment)
     }
 
+    fn map(&self, file: &File, size: u64) -> Option<MappedFile> {
+        // A segment made for one large frame is written once, in order: a mapping would not pay.
+        match self.medium {
+            // Whatever keeps the file from being mapped, `pwrite` serves. Where rewriting needs space a full disk would
+            // kill the process.
+            Medium::Mapped if size == self.segment_bytes && file.rewrites_in_place() => file.map(size).ok(),
+            _ => None,
+        }
+    }
+
     fn write_header(&self, s: &Segment) -> Result<()> {
-        let header = encode_header(s.number, s.size);
+        let header = encode_header(s.number, s.size, s.settled.load(Ordering::Acquire));
         if let Some(map) = &mut *lock(&s.map) {
             map.write(0, &header);
             return Ok(());
@@ -173,10 +215,11 @@ fn zero_fill(file: &File, size: u64) -> Result<()> {
 }
 
 /// The header's used bytes.
-pub(super) fn encode_header(number: u64, size: u64) -> [u8; SEGMENT_HEADER_BYTES] {
+pub(super) fn encode_header(number: u64, size: u64, settled: bool) -> [u8; SEGMENT_HEADER_BYTES] {
     let mut h = [0; SEGMENT_HEADER_BYTES];
     h[..8].copy_from_slice(&MAGIC);
     h[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    h[12..16].copy_from_slice(&(settled as u32).to_le_bytes());
     h[16..24].copy_from_slice(&number.to_le_bytes());
     h[24..32].copy_from_slice(&size.to_le_bytes());
     let crc = crc32c(0, &h[..32]);
@@ -191,8 +234,17 @@ pub(super) enum HeaderState {
     Unreadable,
     /// Written by a newer version of this library.
     Newer(u32),
-    /// Readable, for the segment of this number.
-    Of(u64),
+    /// Readable.
+    Of(SegmentHeader),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentHeader {
+    pub number: u64,
+    /// Bytes of the file.
+    pub size: u64,
+    /// The file has had that size durably since before this header was written.
+    pub settled: bool,
 }
 
 /// The number that the header of the segment file at `path` has, if it can be read.
@@ -200,7 +252,7 @@ pub(crate) fn number_in_header(io: &Io, path: &Path) -> Option<u64> {
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
     io.open(path, &OpenHow::read()).ok()?.read_exact_at(&mut bytes, 0, crate::purpose::RECOVERY).ok()?;
     match decode_header(&bytes) {
-        HeaderState::Of(number) => Some(number),
+        HeaderState::Of(h) => Some(h.number),
         _ => None,
     }
 }
@@ -215,8 +267,17 @@ pub(super) fn decode_header(bytes: &[u8]) -> HeaderState {
     match u32_at(8) {
         0 => HeaderState::Unreadable,
         v if v > FORMAT_VERSION => HeaderState::Newer(v),
-        _ => HeaderState::Of(u32_at(16) as u64 | (u32_at(20) as u64) << 32),
+        _ => {
+            let u64_at = |i: usize| u32_at(i) as u64 | (u32_at(i + 4) as u64) << 32;
+            let settled = u32_at(12) & 1 != 0;
+            HeaderState::Of(SegmentHeader { number: u64_at(16), size: u64_at(24), settled })
+        }
     }
+}
+
+/// The file of segment `number`.
+pub(super) fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    FileKind::Log(number).path(dir)
 }
 
 #[cfg(test)]
@@ -225,8 +286,11 @@ mod tests {
 
     #[test]
     fn headers_read_back_and_every_bit_counts() {
-        let h = encode_header(77, 1 << 24);
-        assert_eq!(decode_header(&h), HeaderState::Of(77));
+        let h = encode_header(77, 1 << 24, true);
+        let read = SegmentHeader { number: 77, size: 1 << 24, settled: true };
+        assert_eq!(decode_header(&h), HeaderState::Of(read));
+        let unsettled = HeaderState::Of(SegmentHeader { settled: false, ..read });
+        assert_eq!(decode_header(&encode_header(77, 1 << 24, false)), unsettled);
         for i in 0..h.len() * 8 {
             let mut c = h;
             c[i / 8] ^= 1 << (i % 8);
@@ -237,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_known() {
-        let mut h = encode_header(77, 1 << 24);
+        let mut h = encode_header(77, 1 << 24, false);
         h[8] = 2;
         let crc = crc32c(0, &h[..32]);
         h[32..].copy_from_slice(&crc.to_le_bytes());

@@ -3,6 +3,7 @@
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use super::frame::FIRST_FRAME;
 use super::segment::Segment;
 use super::{Log, LogPos};
 use crate::error::{Error, Result};
@@ -41,15 +42,14 @@ impl Syncer {
         Some(lock(&self.state).durable)
     }
 
+    pub fn durable(&self) -> LogPos {
+        lock(&self.state).durable
+    }
+
     pub fn set_durable(&self, pos: LogPos) {
         let mut s = lock(&self.state);
         s.durable = s.durable.max(pos);
         self.news.fetch_add(1, Ordering::Release);
-    }
-
-    pub fn wake_all(&self) {
-        let _state = lock(&self.state);
-        self.done.notify_all();
     }
 }
 
@@ -63,7 +63,7 @@ impl Log {
             if s.durable >= pos {
                 return Ok(());
             }
-            self.poison.check()?;
+            self.latch.check()?;
             if !s.leader {
                 break;
             }
@@ -81,7 +81,7 @@ impl Log {
                 s.durable = s.durable.max(target);
                 self.sync.news.fetch_add(1, Ordering::Release);
             }
-            Err(e) => self.poison.set(format!("the log could not be synced: {e}")),
+            Err(e) => drop(self.latch.stop(format!("the log could not be synced: {e}"))),
         }
         self.sync.done.notify_all();
         result
@@ -104,10 +104,34 @@ impl Log {
         self.name_segments(&dirty)
     }
 
+    /// What a recovery may hold the log to: every frame that ends here or before is on the device, and the file of
+    /// that segment with its name. At least the beginning of segment `first` if its name is durable and nothing before
+    /// it is needed any more.
+    pub fn vouched(&self, first: Option<u64>) -> LogPos {
+        let live = lock(&self.live);
+        if broken(Mutation::VouchEarly)
+            && let Some(active) = live.back()
+        {
+            return LogPos { segment: active.number, offset: FIRST_FRAME + 8 };
+        }
+        let begins = live.iter().find(|s| Some(s.number) == first && s.is_named());
+        let begin = begins.map(|s| LogPos { segment: s.number, offset: FIRST_FRAME });
+        drop(live);
+        self.sync.durable().max(begin.unwrap_or_default())
+    }
+
+    /// Whether the frame that ends at `pos`, which is durable, is the first of its segment to be so: then the manifest
+    /// should say it. True once for each segment.
+    #[inline]
+    pub fn should_note(&self, pos: LogPos) -> bool {
+        pos.segment > self.noted.load(Ordering::Relaxed)
+            && pos.segment > self.noted.fetch_max(pos.segment, Ordering::Relaxed)
+    }
+
     /// Makes the names of segments durable, if they are not.
     pub(super) fn name_segments(&self, segments: &[Arc<Segment>]) -> Result<()> {
         if segments.iter().any(|s| !s.is_named()) {
-            self.io.sync_dir(&self.dir)?;
+            self.dir.sync()?;
             segments.iter().for_each(|s| s.set_named());
         }
         Ok(())

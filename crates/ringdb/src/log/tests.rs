@@ -1,14 +1,22 @@
 //! The log as a whole: appended, synced, crashed, damaged, replayed.
 
+use std::path::Path;
+
 use crate::sync::atomic::AtomicU64;
 
 use super::replay::ReplayEnd;
+use super::segment::segment_path;
 use super::*;
+use crate::Error;
 use crate::sync::lock;
 
 pub(super) const MEDIA: [Medium; 3] = [Medium::Mapped, Medium::Pwrite, Medium::Direct];
 
 pub(super) type Frames = Vec<(u64, Vec<u8>)>;
+
+pub(super) fn home(dir: &Path) -> Arc<StoreDir> {
+    StoreDir::open(&io(), dir).unwrap()
+}
 
 pub(super) fn io() -> Io {
     Io::from_uri("posix").unwrap()
@@ -52,7 +60,7 @@ pub(super) fn payload(seq: u64, len: usize) -> Vec<u8> {
 fn what_is_appended_is_replayed_on_every_medium() {
     for medium in MEDIA {
         let dir = tempfile::tempdir().unwrap();
-        let (log, mut w) = Log::create(&io(), dir.path(), small(medium), numbers(5)).unwrap();
+        let (log, mut w) = Log::create(&io(), &home(dir.path()), small(medium), numbers(5)).unwrap();
         let first = w.segment();
         let mut want = vec![];
         let mut pos = LogPos::default();
@@ -79,7 +87,7 @@ fn an_empty_log_replays_to_nothing() {
     for medium in MEDIA {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(replay_all(dir.path()).1.unwrap().end, LogPos::default());
-        let (_log, mut w) = Log::create(&io(), dir.path(), small(medium), numbers(1)).unwrap();
+        let (_log, mut w) = Log::create(&io(), &home(dir.path()), small(medium), numbers(1)).unwrap();
         assert!(matches!(w.append(1, &[]), Err(Error::Invalid(_))));
         let (got, end) = replay_all(dir.path());
         assert_eq!((got.len(), end.unwrap().end), (0, LogPos::default()));
@@ -90,7 +98,7 @@ fn an_empty_log_replays_to_nothing() {
 fn large_frames_have_segments_of_their_own() {
     for medium in MEDIA {
         let dir = tempfile::tempdir().unwrap();
-        let (log, mut w) = Log::create(&io(), dir.path(), small(medium), numbers(1)).unwrap();
+        let (log, mut w) = Log::create(&io(), &home(dir.path()), small(medium), numbers(1)).unwrap();
         let mut want = vec![];
         let mut pos = LogPos::default();
         for (i, len) in [1_000_000, 5, 60_000, 70_000, 61_000, 300_000, 9].into_iter().enumerate() {
@@ -115,7 +123,7 @@ fn large_frames_have_segments_of_their_own() {
 fn segments_are_prepared_recycled_and_removed() {
     for medium in MEDIA {
         let dir = tempfile::tempdir().unwrap();
-        let (log, mut w) = Log::create(&io(), dir.path(), small(medium), numbers(1)).unwrap();
+        let (log, mut w) = Log::create(&io(), &home(dir.path()), small(medium), numbers(1)).unwrap();
         let p = payload(1, 20_000);
         let mut seq = 0;
         let mut fill = |w: &mut LogWriter, n: u64| {
@@ -140,7 +148,12 @@ fn segments_are_prepared_recycled_and_removed() {
         assert_eq!(log.bytes(), total, "{medium:?}: a recycled segment, not a new one");
         fill(&mut w, 30);
         let mut got = vec![];
-        let from = ReplayFrom { first_segment: at, flushed_seq: 20, recover_damaged: false };
+        let from = ReplayFrom {
+            first_segment: at,
+            flushed_seq: 20,
+            recover_damaged: false,
+            ..ReplayFrom::default()
+        };
         replay(&io(), dir.path(), &segments(dir.path()), &from, &mut |seq, b| {
             assert!(b == p);
             got.push(seq);
@@ -154,7 +167,7 @@ fn segments_are_prepared_recycled_and_removed() {
 #[test]
 fn a_segment_made_on_demand_may_overtake_a_prepared_one() {
     let dir = tempfile::tempdir().unwrap();
-    let (log, mut w) = Log::create(&io(), dir.path(), small(Medium::Pwrite), numbers(1)).unwrap();
+    let (log, mut w) = Log::create(&io(), &home(dir.path()), small(Medium::Pwrite), numbers(1)).unwrap();
     log.prepare().unwrap();
     let mut want = vec![];
     // A large frame takes a number above the prepared segment's.
@@ -175,7 +188,7 @@ fn a_segment_made_on_demand_may_overtake_a_prepared_one() {
 fn concurrent_writers_lose_nothing() {
     for medium in MEDIA {
         let dir = tempfile::tempdir().unwrap();
-        let (log, w) = Log::create(&io(), dir.path(), small(medium), numbers(1)).unwrap();
+        let (log, w) = Log::create(&io(), &home(dir.path()), small(medium), numbers(1)).unwrap();
         let writer = Mutex::new((w, 0));
         let applied = Mutex::new(vec![]);
         std::thread::scope(|s| {
@@ -218,7 +231,7 @@ fn concurrent_writers_lose_nothing() {
 #[test]
 fn a_reservation_given_up_stops_the_log_behind_it() {
     let dir = tempfile::tempdir().unwrap();
-    let (log, mut w) = Log::create(&io(), dir.path(), small(Medium::Direct), numbers(1)).unwrap();
+    let (log, mut w) = Log::create(&io(), &home(dir.path()), small(Medium::Direct), numbers(1)).unwrap();
     let first = w.reserve(1, &[b"a"]).unwrap();
     let second = w.reserve(2, &[b"b"]).unwrap();
     let third = w.reserve(3, &[b"c"]).unwrap();
@@ -226,7 +239,7 @@ fn a_reservation_given_up_stops_the_log_behind_it() {
     assert!(matches!(log.write(third), Err(Error::Stopped(_))));
     drop(log.write(first).unwrap());
     assert!(matches!(w.reserve(4, &[b"d"]), Err(Error::Stopped(r)) if r.contains("given up")));
-    assert!(log.stopped().is_some());
+    assert!(log.latch.check().is_err());
     let (got, end) = replay_all(dir.path());
     end.unwrap();
     assert_eq!(got, [(1, b"a".to_vec())], "the third frame is on disk and must not come back");
@@ -235,10 +248,10 @@ fn a_reservation_given_up_stops_the_log_behind_it() {
 #[test]
 fn a_stopped_log_gives_its_first_reason() {
     let dir = tempfile::tempdir().unwrap();
-    let (log, mut w) = Log::create(&io(), dir.path(), small(Medium::Mapped), numbers(1)).unwrap();
+    let (log, mut w) = Log::create(&io(), &home(dir.path()), small(Medium::Mapped), numbers(1)).unwrap();
     let pos = w.append(1, &[b"a"]).unwrap();
-    log.stop("the first");
-    log.stop("the second");
+    log.latch.stop("the first");
+    log.latch.stop("the second");
     assert!(matches!(w.append(2, &[b"b"]), Err(Error::Stopped(r)) if r == "the first"));
     assert!(matches!(log.sync_to(pos), Err(Error::Stopped(_))));
     assert!(matches!(log.prepare(), Err(Error::Stopped(_)) | Ok(())));

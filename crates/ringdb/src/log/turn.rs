@@ -41,7 +41,7 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         if self.buf.take().is_some() {
-            self.log.poison.set("a reserved frame was given up");
+            self.log.latch.stop("a reserved frame was given up");
             self.log.turns.fail(self.ticket);
         }
     }
@@ -67,7 +67,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // What should have been applied may not have been: nothing may be published behind it.
-            self.log.poison.set("a thread panicked while it applied a write");
+            self.log.latch.stop("a thread panicked while it applied a write");
             self.log.turns.fail(self.ticket);
         } else {
             self.log.turns.pass(self.ticket);
@@ -117,12 +117,6 @@ impl Turnstile {
     fn fail(&self, ticket: u64) {
         let mut s = lock(&self.state);
         s.failed = s.failed.min(ticket);
-        drop(s);
-        self.wake_all();
-    }
-
-    pub fn wake_all(&self) {
-        let _state = lock(&self.state);
         self.slots.iter().for_each(Condvar::notify_all);
     }
 }
@@ -136,12 +130,12 @@ impl Log {
         let written = self.write_frame(&frame, &buf[..frame.len]);
         self.keep_buffer(buf);
         if let Err(e) = written {
-            self.poison.set(format!("the log could not be written: {e}"));
+            self.latch.stop(format!("the log could not be written: {e}"));
             self.turns.fail(ticket);
             return Err(e);
         }
         if !self.turns.wait(ticket) {
-            return Err(self.poison.error());
+            return Err(self.latch.stop("a frame before this one could not be written"));
         }
         self.sync.set_durable(pos);
         Ok(Turn { log: self, ticket, pos })

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use engineswap::MappedFile;
 
-use super::frame::{self, FIRST_FRAME, FrameKind, Link, PACKED, PAGED, Place};
+use super::frame::{self, FIRST_FRAME, FrameAddress, FrameKind, Link, PACKED, PAGED};
 use super::segment::Segment;
 use super::turn::Reserved;
 use super::{Log, LogPos, MAX_PAYLOAD_BYTES, Medium};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::key::Seq;
 use crate::purpose::LOG;
 use crate::sync::lock;
+
+/// Frames longer than this are written in pieces where they are not mapped.
+const STREAM_BYTES: usize = 1 << 20;
 
 /// Appends frames, one at a time: it lives under the writer's lock.
 pub(crate) struct LogWriter {
@@ -35,6 +38,7 @@ pub(crate) struct LogWriter {
 impl LogWriter {
     pub(super) fn new(log: &Arc<Log>) -> Result<LogWriter> {
         let segment = log.next_segment(0, 0)?;
+        log.settle(&segment)?;
         let map = lock(&segment.map).take();
         Ok(LogWriter {
             log: log.clone(),
@@ -56,12 +60,22 @@ impl LogWriter {
         self.segment.number
     }
 
+    /// Moves on to a segment of the usual size if the active one was made for a frame that did not fit one: it is
+    /// not written to any more, so it can go as soon as what is in it is flushed.
+    pub fn leave_oversized(&mut self) -> Result<()> {
+        if self.segment.size <= self.log.segment_bytes() {
+            return Ok(());
+        }
+        self.log.latch.check()?;
+        self.next_segment(frame::footprint(Link::BYTES as u64, self.align))
+    }
+
     /// Appends a frame whose payload is the concatenation of `parts` (not empty in sum) and returns where it
     /// ends. It survives the process from here on; [`Log::sync_to`] makes it durable. On the direct medium it
     /// is durable at once, which waits for the device: prefer [`LogWriter::reserve`] there.
     ///
-    /// [`Error::Io`] with no space left means that no segment could be made: nothing was written, the call may
-    /// be repeated. Other I/O errors stop the log.
+    /// [`Error::Io`] of kind [`ErrorKind::Retry`]: no segment could be made, or the file took only a part of the frame,
+    /// which is written again in the same place by the next call. Nothing was appended. Other I/O errors stop the log.
     #[inline]
     pub fn append(&mut self, first_seq: Seq, parts: &[&[u8]]) -> Result<LogPos> {
         if self.align == PAGED {
@@ -74,15 +88,29 @@ impl LogWriter {
         match &mut self.map {
             Some(map) => {
                 let at = place.offset as usize;
-                let out = map.range_mut(at..at + len);
-                frame::build(out, &place, FrameKind::Batch, first_seq, parts);
+                let mut out = map.range(at..at + len);
+                frame::build(&mut out, &place, FrameKind::Batch, first_seq, parts);
             }
+            None if len > STREAM_BYTES => self.write_pieces(&place, first_seq, parts)?,
             None => {
                 self.build_scratch(len, |out| frame::build(out, &place, FrameKind::Batch, first_seq, parts));
                 self.write_scratch(place.offset)?;
             }
         }
         self.advance(len)
+    }
+
+    /// Writes a large frame without a copy of it: the payload from where it is, the header last.
+    fn write_pieces(&mut self, place: &FrameAddress, first_seq: Seq, parts: &[&[u8]]) -> Result<()> {
+        let header = frame::header(place, FrameKind::Batch, first_seq, parts);
+        let mut at = place.offset + frame::HEADER_BYTES as u64;
+        for part in parts {
+            self.write_bytes(part, at)?;
+            at += part.len() as u64;
+        }
+        let end = place.offset + frame::footprint(total(parts), PACKED);
+        self.write_bytes(&[0; 1 << PACKED][..(end - at) as usize], at)?;
+        self.write_bytes(&header, place.offset)
     }
 
     /// Gives a frame its place and copies it, for [`Log::write`]. Frames must be reserved in the order of their
@@ -99,7 +127,7 @@ impl LogWriter {
         let frame_len = frame::footprint(total(parts), PAGED) as usize;
         let mut buf = self.log.take_buffer(link_len + frame_len);
         if let Some(link) = link {
-            frame::build(&mut buf, &place, FrameKind::Link, 0, &[&link.encode()]);
+            frame::build(&mut buf[..], &place, FrameKind::Link, 0, &[&link.encode()]);
             place.offset += link_len as u64;
         }
         frame::build(&mut buf[link_len..], &place, FrameKind::Batch, first_seq, parts);
@@ -119,8 +147,8 @@ impl LogWriter {
 
     /// Finds room for a frame; moves on to another segment if the active one has too little.
     #[inline]
-    fn place(&mut self, parts: &[&[u8]]) -> Result<Place> {
-        self.log.poison.check()?;
+    fn place(&mut self, parts: &[&[u8]]) -> Result<FrameAddress> {
+        self.log.latch.check()?;
         let payload = total(parts);
         if payload == 0 || payload > MAX_PAYLOAD_BYTES {
             return Err(Error::Invalid(format!(
@@ -139,7 +167,7 @@ impl LogWriter {
         if self.link.is_some() && self.align == PACKED {
             self.write_link()?;
         }
-        Ok(Place {
+        Ok(FrameAddress {
             number: self.segment.number,
             offset: self.offset,
             align: self.align,
@@ -157,7 +185,8 @@ impl LogWriter {
             prev_named: self.segment.is_named(),
         });
         self.link = Some(link);
-        *lock(&self.segment.map) = self.map.take();
+        // What the former segment's mapping holds is in the page cache all the same; the process's memory is that of
+        // the active segment and of those made ready.
         self.map = lock(&next.map).take();
         self.segment = next;
         self.offset = FIRST_FRAME;
@@ -166,8 +195,12 @@ impl LogWriter {
 
     fn write_link(&mut self) -> Result<()> {
         let Some(link) = self.link else { return Ok(()) };
-        let place =
-            Place { number: self.segment.number, offset: self.offset, align: PACKED, durable: self.durable };
+        let place = FrameAddress {
+            number: self.segment.number,
+            offset: self.offset,
+            align: PACKED,
+            durable: self.durable,
+        };
         let len = frame::footprint(Link::BYTES as u64, PACKED) as usize;
         self.build_scratch(len, |out| frame::build(out, &place, FrameKind::Link, 0, &[&link.encode()]));
         match &mut self.map {
@@ -185,14 +218,24 @@ impl LogWriter {
     }
 
     fn write_scratch(&mut self, offset: u64) -> Result<()> {
-        let written = self.segment.file.write_all_at(&self.scratch, offset, LOG);
-        if self.scratch.capacity() > 1 << 20 {
-            self.scratch = vec![];
+        let scratch = std::mem::take(&mut self.scratch);
+        let written = self.write_bytes(&scratch, offset);
+        if scratch.capacity() <= STREAM_BYTES {
+            self.scratch = scratch;
         }
+        written
+    }
+
+    fn write_bytes(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let written = self.segment.file.write_all_at(bytes, offset, LOG);
         written.map_err(|e| {
-            let e = e.at(&self.segment.path);
-            self.log.stop(&format!("the log could not be written: {e}"));
-            Error::from(e)
+            let e = Error::from(e.at(&self.segment.path));
+            // Where rewriting a file needs space (copy on write), a full disk refuses this without harm: what there is
+            // of the frame does not match its checksum, and nothing is behind it.
+            if e.kind() != ErrorKind::Retry {
+                self.log.latch.stop(format!("the log could not be written: {e}"));
+            }
+            e
         })
     }
 

@@ -2,6 +2,7 @@
 
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::key::Seq;
+use crate::log::LogPos;
 use crate::table::meta::TableMeta;
 
 /// One atomic change. Tables are removed before others are added, so a table moves to another level by being
@@ -28,6 +29,9 @@ pub(crate) struct VersionEdit {
     pub purged_keyspaces: Vec<u32>,
     /// Ids of keyspaces are below this. Created ids raise it by themselves.
     pub next_keyspace_id: Option<u32>,
+    /// Every frame of the log that ends here or before was durable when the edit was made, and the segment's file
+    /// with its name: a log that ends before is damaged.
+    pub log_durable: Option<LogPos>,
 }
 
 mod tag {
@@ -41,6 +45,7 @@ mod tag {
     pub const DROPPED_KEYSPACE: u64 = 8;
     pub const PURGED_KEYSPACE: u64 = 9;
     pub const NEXT_KEYSPACE_ID: u64 = 10;
+    pub const LOG_DURABLE: u64 = 11;
 }
 
 impl VersionEdit {
@@ -52,12 +57,7 @@ impl VersionEdit {
 
     /// Appends the encoding that [`VersionEdit::decode`] reads.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut number = |tag: u64, v: Option<u64>| {
-            if let Some(v) = v {
-                put_varint(out, tag);
-                put_varint(out, v);
-            }
-        };
+        let mut number = |tag: u64, v: Option<u64>| field(out, tag, v);
         number(tag::LOG_NUMBER, self.log_number);
         number(tag::NEXT_FILE_NUMBER, self.next_file_number);
         number(tag::LAST_SEQ, self.last_seq);
@@ -68,6 +68,10 @@ impl VersionEdit {
         }
         for id in &self.purged_keyspaces {
             number(tag::PURGED_KEYSPACE, Some(*id as u64));
+        }
+        if let Some(pos) = self.log_durable {
+            field(out, tag::LOG_DURABLE, Some(pos.segment));
+            put_varint(out, pos.offset);
         }
         for (level, id) in &self.removed {
             put_varint(out, tag::REMOVED);
@@ -105,6 +109,9 @@ impl VersionEdit {
             tag::LAST_SEQ => r.varint().map(|v| self.last_seq = Some(v)),
             tag::FLUSHED_SEQ => r.varint().map(|v| self.flushed_seq = Some(v)),
             tag::NEXT_KEYSPACE_ID => small(r).map(|v| self.next_keyspace_id = Some(v)),
+            tag::LOG_DURABLE => r.varint().zip(r.varint()).map(|(segment, offset)| {
+                self.log_durable = Some(LogPos { segment, offset });
+            }),
             tag::DROPPED_KEYSPACE => small(r).map(|v| self.dropped_keyspaces.push(v)),
             tag::PURGED_KEYSPACE => small(r).map(|v| self.purged_keyspaces.push(v)),
             tag::REMOVED => small(r).zip(r.varint()).map(|t| self.removed.push(t)),
@@ -113,6 +120,13 @@ impl VersionEdit {
             _ => return Err(format!("unknown field {tag}")),
         };
         Ok(known)
+    }
+}
+
+fn field(out: &mut Vec<u8>, tag: u64, v: Option<u64>) {
+    if let Some(v) = v {
+        put_varint(out, tag);
+        put_varint(out, v);
     }
 }
 
@@ -154,6 +168,7 @@ pub(super) mod tests {
             dropped_keyspaces: vec![4],
             purged_keyspaces: vec![2, 3],
             next_keyspace_id: Some(501),
+            log_durable: Some(LogPos { segment: 300, offset: 1 << 33 }),
         }
     }
 
@@ -175,7 +190,7 @@ pub(super) mod tests {
 
     #[test]
     fn unknown_fields_are_refused() {
-        assert!(VersionEdit::decode(&[11, 0]).unwrap_err().contains("unknown field 11"));
+        assert!(VersionEdit::decode(&[12, 0]).unwrap_err().contains("unknown field 12"));
         assert!(VersionEdit::decode(&[0]).is_err());
         assert!(VersionEdit::decode(&[8, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]).is_err(), "an id above u32");
         assert!(VersionEdit::decode(&[7, 1, 2, 0xFF, 0xFE]).is_err(), "a name that is not UTF-8");

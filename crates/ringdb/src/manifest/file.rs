@@ -1,21 +1,28 @@
 //! [`ManifestFile`]: the edits on disk.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use engineswap::{File, Io, OpenHow};
 
 use super::{ManifestState, VersionEdit};
 use crate::coding::crc32c;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, FileKind};
 use crate::log::NextNumber;
 use crate::mutation::{Mutation, broken};
 use crate::purpose::{MANIFEST, RECOVERY};
+use crate::store_dir::StoreDir;
 
 const MAGIC: [u8; 8] = *b"ringdbMF";
 /// Version of the store's format that is written here, and the newest that is read.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 28;
+/// In the header's flags: a [`mark`](encode_mark) stands between the header and the records.
+const MARKED: u32 = 1;
+const MARK_BYTES: usize = 12;
+/// Where the records of a manifest that is written here begin.
+const FIRST_RECORD: u64 = (HEADER_BYTES + MARK_BYTES) as u64;
 const RECORD_HEADER_BYTES: usize = 12;
 /// A file is rewritten when it is this large and twice as large as when it was begun.
 const REWRITE_BYTES: u64 = 4 << 20;
@@ -27,17 +34,19 @@ const SECTOR_BYTES: u64 = 512;
 /// The live manifest, open for appending.
 pub(crate) struct ManifestFile {
     io: Io,
-    dir: PathBuf,
+    home: Arc<StoreDir>,
     next_number: NextNumber,
     number: u64,
     file: File,
     len: u64,
+    /// What the mark in the file says.
+    marked: u64,
     /// Length behind the snapshot that the file begins with.
     begun_len: u64,
     rewrite_bytes: u64,
     state: ManifestState,
-    /// The first failure, after which nothing is appended.
-    stopped: Option<String>,
+    /// An append was refused: a part of it may be at the end of the file, and nothing is ever appended behind that.
+    partial: bool,
 }
 
 /// What [`ManifestFile::load`] read.
@@ -87,7 +96,14 @@ impl ManifestFile {
             Err(e) => {
                 // Records have checksums of their own, so a damaged header is no reason to give them up.
                 let mut state = ManifestState::default();
-                let _ = read_edits(&file, number, file.len()?, &mut state);
+                for start in [FIRST_RECORD, HEADER_BYTES as u64] {
+                    let mut found = ManifestState::default();
+                    let _ = read_edits(&file, number, (start, 0, file.len()?), &mut found);
+                    if found != ManifestState::default() {
+                        state = found;
+                        break;
+                    }
+                }
                 Ok((state, Some(e)))
             }
         }
@@ -98,28 +114,29 @@ impl ManifestFile {
     /// manifest, so that nothing is ever appended behind a torn record.
     pub fn create(
         io: &Io,
-        dir: &Path,
+        home: &Arc<StoreDir>,
         mut state: ManifestState,
         next_number: NextNumber,
     ) -> Result<ManifestFile> {
-        let previous = read_current(io, dir)?;
+        let previous = read_current(io, home.path())?;
         let number = next_number();
         state.next_file_number = state.next_file_number.max(number + 1);
         state.next_keyspace_id = state.next_keyspace_id.max(1);
-        let (file, len) = write_snapshot(io, dir, number, &state)?;
-        write_current(io, dir, number)?;
-        switch_current(io, dir)?;
+        let (file, len) = write_snapshot(io, home, number, &state)?;
+        write_current(io, home, number)?;
+        switch_current(io, home)?;
         let manifest = ManifestFile {
             io: io.clone(),
-            dir: dir.to_path_buf(),
+            home: home.clone(),
             next_number,
             number,
             file,
             len,
+            marked: len,
             begun_len: len,
             rewrite_bytes: REWRITE_BYTES,
             state,
-            stopped: None,
+            partial: false,
         };
         manifest.remove(previous);
         Ok(manifest)
@@ -146,25 +163,37 @@ impl ManifestFile {
     }
 
     /// Appends an edit, durable when this returns. [`Error::Invalid`] if the edit does not fit the state;
-    /// nothing was written then. An I/O error stops the manifest for good: whether the edit is on disk is
-    /// unknown, so nothing that depends on either answer may follow.
+    /// nothing was written then. An error of kind [`ErrorKind::Retry`]: the disk was full, or the system short of
+    /// something, before all of it was written, so it will never be read; it can be tried again. Another I/O error
+    /// stops the manifest for good: whether the edit is on disk is unknown, so nothing that depends on either answer
+    /// may follow.
     pub fn append(&mut self, edit: &VersionEdit) -> Result<()> {
-        if let Some(reason) = &self.stopped {
-            return Err(Error::Stopped(reason.clone()));
-        }
+        self.home.latch().check()?;
         self.state.check(edit).map_err(|e| Error::Invalid(format!("a wrong manifest edit: {e}")))?;
+        if self.partial {
+            self.rewrite()?;
+        }
         let record = encode_record(self.number, self.len, edit)?;
+        // What was durable before this edit: true whichever of the two writes a power cut leaves, and when only this
+        // one is done.
+        let early = if broken(Mutation::MarkEarly) { record.len() as u64 } else { 0 };
+        let mark = encode_mark(self.number, self.len + early);
+        self.file.write_all_at(&mark, HEADER_BYTES as u64, MANIFEST).map_err(|e| self.mark_failed(e))?;
+        let written = self.file.write_all_at(&record, self.len, MANIFEST).map_err(Error::from);
+        if written.as_ref().is_err_and(|e| e.kind() == ErrorKind::Retry) {
+            // A write that fails has left bytes out.
+            self.partial = true;
+            return written;
+        }
         let sync = || match broken(Mutation::SkipManifestSync) {
             true => Ok(()),
             false => self.file.sync_data(MANIFEST),
         };
-        let written = self.file.write_all_at(&record, self.len, MANIFEST).and_then(|()| sync());
-        if let Err(e) = written {
-            if !broken(Mutation::GoOnAfterFailure) {
-                self.stopped = Some(format!("the manifest could not be written: {e}"));
-            }
-            return Err(e.into());
+        if let Err(e) = written.and_then(|()| Ok(sync()?)) {
+            self.home.latch().stop(format!("the manifest could not be written: {e}"));
+            return Err(e);
         }
+        self.marked = self.len;
         self.len += record.len() as u64;
         self.state.apply(edit).map_err(|e| Error::Invalid(format!("a wrong manifest edit: {e}")))?;
         if self.len >= self.rewrite_bytes && self.len >= 2 * self.begun_len {
@@ -173,15 +202,51 @@ impl ManifestFile {
         Ok(())
     }
 
-    /// Goes on in a new file. The edit that led here is durable in the old one already.
+    /// A mark that could not be written is no harm if the disk was full: one that is torn says nothing.
+    fn mark_failed(&self, e: engineswap::Error) -> Error {
+        let e = Error::from(e);
+        if e.kind() != ErrorKind::Retry {
+            self.home.latch().stop(format!("the manifest could not be written: {e}"));
+        }
+        e
+    }
+
+    /// Makes the file say that all of it is durable: without this the loss of its last edit cannot be told from an
+    /// append that a power cut has undone. For edits that nothing else bears witness to, and for the end.
+    pub fn seal(&mut self) -> Result<()> {
+        self.home.latch().check()?;
+        if self.marked == self.len {
+            return Ok(());
+        }
+        let mark = encode_mark(self.number, self.len);
+        if let Err(e) = self.file.write_all_at(&mark, HEADER_BYTES as u64, MANIFEST) {
+            let e = self.mark_failed(e);
+            // What is durable stays so without these words.
+            return self.home.latch().check().map_err(|_| e);
+        }
+        if let Err(e) = self.file.sync_data(MANIFEST) {
+            self.home.latch().stop(format!("the manifest could not be written: {e}"));
+            return Err(e.into());
+        }
+        self.marked = self.len;
+        Ok(())
+    }
+
+    /// Goes on in a new file. What led here is durable in the old one already.
     fn rewrite(&mut self) -> Result<()> {
         let number = (self.next_number)();
         let mut state = self.state.clone();
         state.next_file_number = state.next_file_number.max(number + 1);
-        let written = write_snapshot(&self.io, &self.dir, number, &state)
-            .and_then(|written| write_current(&self.io, &self.dir, number).map(|()| written));
+        let written = write_snapshot(&self.io, &self.home, number, &state)
+            .and_then(|written| write_current(&self.io, &self.home, number).map(|()| written));
         let (file, len) = match written {
             Ok(written) => written,
+            // Perhaps nobody can say any more which of the store's names are durable.
+            Err(e) if self.home.latch().check().is_err() => return Err(e),
+            Err(e) if self.partial => {
+                self.remove(Some(number));
+                return Err(e);
+            }
             Err(_) => {
                 // CURRENT still names the old file, which serves on (a full disk, for example). Try again when
                 // it has doubled once more.
@@ -190,13 +255,15 @@ impl ManifestFile {
                 return Ok(());
             }
         };
-        if let Err(e) = switch_current(&self.io, &self.dir) {
+        if let Err(e) = switch_current(&self.io, &self.home) {
             // Which of the two files a crash would leave behind CURRENT is unknown.
-            self.stopped = Some(format!("the manifest could not be switched: {e}"));
+            self.home.latch().stop(format!("the manifest could not be switched: {e}"));
             return Err(e);
         }
         let old = std::mem::replace(&mut self.number, number);
+        self.partial = false;
         (self.file, self.len, self.begun_len, self.state) = (file, len, len, state);
+        self.marked = len;
         self.remove(Some(old));
         Ok(())
     }
@@ -204,26 +271,29 @@ impl ManifestFile {
     /// Removes a manifest that is not live; a leftover does no harm and is removed at the next open.
     fn remove(&self, number: Option<u64>) {
         if let Some(n) = number.filter(|n| *n != self.number) {
-            let _ = self.io.remove_file(&FileKind::Manifest(n).path(&self.dir));
+            let _ = self.io.remove_file(&FileKind::Manifest(n).path(self.home.path()));
         }
     }
 }
 
-fn write_snapshot(io: &Io, dir: &Path, number: u64, state: &ManifestState) -> Result<(File, u64)> {
-    let file = io.open(&FileKind::Manifest(number).path(dir), &OpenHow::create_new())?;
-    let mut bytes = encode_header(number).to_vec();
-    bytes.extend(encode_record(number, bytes.len() as u64, &state.snapshot())?);
+fn write_snapshot(io: &Io, dir: &StoreDir, number: u64, state: &ManifestState) -> Result<(File, u64)> {
+    let file = io.open(&FileKind::Manifest(number).path(dir.path()), &OpenHow::create_new())?;
+    let mut bytes = encode_header(number, MARKED).to_vec();
+    let record = encode_record(number, FIRST_RECORD, &state.snapshot())?;
+    // CURRENT names the file when all of this is durable.
+    bytes.extend(encode_mark(number, FIRST_RECORD + record.len() as u64));
+    bytes.extend(record);
     file.write_all_at(&bytes, 0, MANIFEST)?;
     if !broken(Mutation::CurrentBeforeManifest) {
         file.sync_all(MANIFEST)?;
     }
-    io.sync_dir(dir)?;
+    dir.sync()?;
     Ok((file, bytes.len() as u64))
 }
 
 /// Writes the next CURRENT, under another name.
-fn write_current(io: &Io, dir: &Path, number: u64) -> Result<()> {
-    let tmp = FileKind::CurrentTmp.path(dir);
+fn write_current(io: &Io, dir: &StoreDir, number: u64) -> Result<()> {
+    let tmp = FileKind::CurrentTmp.path(dir.path());
     let file = io.open(&tmp, &OpenHow { truncate: true, ..OpenHow::read_write() })?;
     file.write_all_at(format!("{}\n", FileKind::Manifest(number).name()).as_bytes(), 0, MANIFEST)?;
     if broken(Mutation::SkipCurrentSync) {
@@ -233,9 +303,9 @@ fn write_current(io: &Io, dir: &Path, number: u64) -> Result<()> {
 }
 
 /// Puts the CURRENT that was written in force. The manifest that it names is durable with its name.
-fn switch_current(io: &Io, dir: &Path) -> Result<()> {
-    io.rename(&FileKind::CurrentTmp.path(dir), &FileKind::Current.path(dir))?;
-    io.sync_dir(dir)?;
+fn switch_current(io: &Io, dir: &StoreDir) -> Result<()> {
+    io.rename(&FileKind::CurrentTmp.path(dir.path()), &FileKind::Current.path(dir.path()))?;
+    dir.sync()?;
     Ok(())
 }
 
@@ -254,14 +324,30 @@ fn read_current(io: &Io, dir: &Path) -> Result<Option<u64>> {
     }
 }
 
-fn encode_header(number: u64) -> [u8; HEADER_BYTES] {
+fn encode_header(number: u64, flags: u32) -> [u8; HEADER_BYTES] {
     let mut h = [0; HEADER_BYTES];
     h[..8].copy_from_slice(&MAGIC);
     h[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    h[12..16].copy_from_slice(&flags.to_le_bytes());
     h[16..24].copy_from_slice(&number.to_le_bytes());
     let crc = crc32c(0, &h[..24]);
     h[24..].copy_from_slice(&crc.to_le_bytes());
     h
+}
+
+/// The mark behind the header: manifest `number` was durable up to `len` when this was written.
+fn encode_mark(number: u64, len: u64) -> [u8; MARK_BYTES] {
+    let mut m = [0; MARK_BYTES];
+    m[..8].copy_from_slice(&len.to_le_bytes());
+    let crc = crc32c(crc32c(0, &number.to_le_bytes()), &m[..8]);
+    m[8..].copy_from_slice(&crc.to_le_bytes());
+    m
+}
+
+/// What a mark says; one that is damaged, or was torn as it was written, says nothing.
+fn decode_mark(number: u64, m: &[u8; MARK_BYTES]) -> u64 {
+    let len = u64::from_le_bytes([m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7]]);
+    if *m == encode_mark(number, len) { len } else { 0 }
 }
 
 fn encode_record(number: u64, offset: u64, edit: &VersionEdit) -> Result<Vec<u8>> {
@@ -290,7 +376,6 @@ fn encode_record_header(number: u64, offset: u64, len: u32, payload_crc: u32) ->
 
 fn read_manifest(file: &File, number: u64) -> Result<Loaded> {
     let path = file.path();
-    let len = file.len()?;
     let corrupt = |offset: u64, detail: &str| Error::corrupt(path, Some(offset), detail);
     let mut h = [0; HEADER_BYTES];
     if file.read_at(&mut h, 0, RECOVERY)? < HEADER_BYTES {
@@ -307,18 +392,38 @@ fn read_manifest(file: &File, number: u64) -> Result<Loaded> {
         }
         _ => return Err(corrupt(8, "there is no such format version")),
     }
-    if h != encode_header(number) {
+    let flags = u32_at(12);
+    if h != encode_header(number, flags) {
         return Err(corrupt(16, "the header is another manifest's"));
     }
+    let (start, durable) = match flags {
+        0 => (HEADER_BYTES as u64, 0),
+        MARKED => {
+            let mut mark = [0; MARK_BYTES];
+            if file.read_at(&mut mark, HEADER_BYTES as u64, RECOVERY)? < MARK_BYTES {
+                return Err(corrupt(HEADER_BYTES as u64, "the file is cut off behind the header"));
+            }
+            (FIRST_RECORD, decode_mark(number, &mark))
+        }
+        _ => return Err(corrupt(12, "the header has flags that no version has written")),
+    };
+    // After the mark, so that it is never ahead of what is read beside a writer.
+    let len = file.len()?;
     let mut state = ManifestState::default();
-    let torn_at = read_edits(file, number, len, &mut state)?;
+    let torn_at = read_edits(file, number, (start, durable, len), &mut state)?;
     Ok(Loaded { state, number, torn_at })
 }
 
-/// Applies the edits of a manifest to `state`, up to its end or the first that is damaged; where the last was torn.
-fn read_edits(file: &File, number: u64, len: u64, state: &mut ManifestState) -> Result<Option<u64>> {
+/// Applies the edits of a manifest to `state`, from `start` up to its end or the first that is damaged; where the last
+/// was torn. Up to `durable` none can be.
+fn read_edits(
+    file: &File,
+    number: u64,
+    (start, durable, len): (u64, u64, u64),
+    state: &mut ManifestState,
+) -> Result<Option<u64>> {
     let corrupt = |offset: u64, detail: &str| Error::corrupt(file.path(), Some(offset), detail);
-    let mut offset = HEADER_BYTES as u64;
+    let mut offset = start;
     let mut torn_at = None;
     while offset < len {
         match read_record(file, number, offset, len)? {
@@ -334,9 +439,14 @@ fn read_edits(file: &File, number: u64, len: u64, state: &mut ManifestState) -> 
             Record::Damaged(detail) => return Err(corrupt(offset, detail)),
         }
     }
-    if offset == HEADER_BYTES as u64 {
+    if offset == start {
         // The snapshot was durable before CURRENT named this file.
         return Err(corrupt(offset, "the snapshot at its beginning is missing or cut off"));
+    }
+    if offset < durable {
+        let detail =
+            format!("edits are missing here: the file says that it was durable up to offset {durable}");
+        return Err(corrupt(offset, &detail));
     }
     Ok(torn_at)
 }

@@ -8,6 +8,10 @@ use proptest::prelude::*;
 use super::super::edit::tests::meta;
 use super::*;
 
+fn home(dir: &Path) -> Arc<StoreDir> {
+    StoreDir::open(&io(), dir).unwrap()
+}
+
 fn io() -> Io {
     Io::from_uri("posix").unwrap()
 }
@@ -27,7 +31,7 @@ fn add(id: u64) -> VersionEdit {
 
 /// A manifest of some edits, with the state and the file's length after each.
 fn sample(dir: &Path) -> (ManifestFile, Vec<(u64, ManifestState)>) {
-    let mut m = ManifestFile::create(&io(), dir, ManifestState::default(), numbers()).unwrap();
+    let mut m = ManifestFile::create(&io(), &home(dir), ManifestState::default(), numbers()).unwrap();
     let mut steps = vec![(m.len(), m.state().clone())];
     for id in 100..106 {
         m.append(&add(id)).unwrap();
@@ -67,6 +71,11 @@ fn every_cut_gives_the_state_before_it_or_corrupt() {
             let mut b = whole[..cut].to_vec();
             b.resize(cut + zeros, 0);
             std::fs::write(&path, &b).unwrap();
+            // The file says that all but its last record was durable.
+            if (cut as u64) < steps[steps.len() - 2].0 {
+                assert!(matches!(load(dir.path()), Err(Error::Corrupt { .. })), "cut {cut}");
+                continue;
+            }
             let acknowledged = steps.iter().rfind(|(len, _)| *len <= cut as u64);
             match (load(dir.path()), acknowledged) {
                 (Ok(l), Some((len, state))) => {
@@ -92,10 +101,55 @@ fn every_damaged_byte_is_found() {
         b[i] ^= 1 << (i % 8);
         std::fs::write(&path, &b).unwrap();
         match load(dir.path()) {
+            // A mark that was torn as it was written says nothing; the rest is there.
+            Ok(l) if (HEADER_BYTES..FIRST_RECORD as usize).contains(&i) => assert_eq!(l.state, *m.state()),
             Err(Error::Corrupt { path: p, .. }) => assert_eq!(p, path),
             r => panic!("byte {i}: {r:?}"),
         }
     }
+}
+
+#[test]
+fn a_sealed_manifest_misses_its_last_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut m, steps) = sample(dir.path());
+    let path = FileKind::Manifest(m.number()).path(dir.path());
+    let last = steps[steps.len() - 2].0 as usize;
+    for sealed in [false, true] {
+        if sealed {
+            m.seal().unwrap();
+        }
+        let whole = std::fs::read(&path).unwrap();
+        for harm in 0..3 {
+            let mut b = whole.clone();
+            match harm {
+                0 => b.truncate(last),
+                1 => b.truncate(whole.len() - 1),
+                _ => b[last..].fill(0),
+            }
+            std::fs::write(&path, &b).unwrap();
+            assert_eq!(load(dir.path()).is_err(), sealed, "harm {harm}, sealed {sealed}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(load(dir.path()).unwrap().state, *m.state());
+    }
+}
+
+#[test]
+fn a_manifest_without_a_mark_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (m, steps) = sample(dir.path());
+    let path = FileKind::Manifest(m.number()).path(dir.path());
+    let mut bytes = encode_header(m.number(), 0).to_vec();
+    for state in [&steps[0].1, m.state()] {
+        let mut edit = state.snapshot();
+        if bytes.len() > HEADER_BYTES {
+            edit = VersionEdit { flushed_seq: Some(105), ..VersionEdit::default() };
+        }
+        bytes.extend(encode_record(m.number(), bytes.len() as u64, &edit).unwrap());
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(load(dir.path()).unwrap().state.flushed_seq, 105);
 }
 
 #[test]
@@ -177,7 +231,7 @@ fn reopening_begins_a_new_file_behind_a_torn_one() {
     assert_eq!(loaded.torn_at, Some(steps[5].0));
     let n = AtomicU64::new(loaded.state.next_file_number);
     let next: NextNumber = Arc::new(move || n.fetch_add(1, Ordering::Relaxed));
-    let mut m = ManifestFile::create(&io(), dir.path(), loaded.state, next).unwrap();
+    let mut m = ManifestFile::create(&io(), &home(dir.path()), loaded.state, next).unwrap();
     m.append(&add(300)).unwrap();
     assert!(!path.exists());
     assert_eq!(load(dir.path()).unwrap().state, *m.state());

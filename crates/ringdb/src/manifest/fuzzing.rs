@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use engineswap::Io;
 
 use super::{
-    FileKind, HEADER_BYTES, ManifestFile, ManifestState, RECORD_HEADER_BYTES, VersionEdit, encode_header,
-    encode_record_header,
+    FIRST_RECORD, FileKind, HEADER_BYTES, MARKED, ManifestFile, ManifestState, RECORD_HEADER_BYTES,
+    VersionEdit, encode_header, encode_record_header,
 };
 use crate::coding::crc32c;
 use crate::fuzzing::{Input, put_chunk, write_file};
+use crate::store_dir::StoreDir;
 
 /// The input has a CURRENT of its own.
 const CURRENT_GIVEN: u8 = 1;
@@ -29,7 +30,7 @@ const NUMBER: u64 = 9;
 
 /// A manifest of these payloads, with right checksums.
 pub fn seal(number: u64, payloads: &[&[u8]]) -> Vec<u8> {
-    let mut file = encode_header(number).to_vec();
+    let mut file = encode_header(number, 0).to_vec();
     for p in payloads {
         let h = encode_record_header(number, file.len() as u64, p.len() as u32, crc32c(0, p));
         file.extend_from_slice(&h);
@@ -41,7 +42,9 @@ pub fn seal(number: u64, payloads: &[&[u8]]) -> Vec<u8> {
 /// The input that [`run`] makes this manifest of.
 pub fn describe(manifest: &[u8]) -> Vec<u8> {
     let mut out = vec![0, 0];
-    let mut rest = manifest.get(HEADER_BYTES..).unwrap_or_default();
+    let marked = manifest.get(12..16) == Some(&MARKED.to_le_bytes());
+    let start = if marked { FIRST_RECORD as usize } else { HEADER_BYTES };
+    let mut rest = manifest.get(start..).unwrap_or_default();
     while let Some((h, payload)) = rest.split_first_chunk::<RECORD_HEADER_BYTES>() {
         let len = (u32::from_le_bytes([h[0], h[1], h[2], h[3]]) as usize).min(payload.len());
         put_chunk(&mut out, &payload[..len]);
@@ -97,7 +100,9 @@ pub fn run(io: &Io, dir: &Path, data: &[u8]) {
 
     // As when the store is opened: a new manifest in the old one's place, which then grows.
     let first = loaded.state.next_file_number.max(NUMBER + 1);
-    let mut manifest = match ManifestFile::create(io, dir, loaded.state, numbers(first)) {
+    let made = StoreDir::open(io, dir)
+        .and_then(|home| ManifestFile::create(io, &home, loaded.state, numbers(first)));
+    let mut manifest = match made {
         Ok(m) => m,
         Err(e) => panic!("a manifest that was loaded cannot be written: {e}"),
     };

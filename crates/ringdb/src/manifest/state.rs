@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{LEVELS, VersionEdit};
 use crate::files::MAX_NUMBER;
 use crate::key::{SEQ_MAX, Seq};
+use crate::log::LogPos;
 use crate::table::meta::TableMeta;
 
 /// What the manifest says the store is.
@@ -16,6 +17,8 @@ pub(crate) struct ManifestState {
     pub last_seq: Seq,
     pub flushed_seq: Seq,
     pub next_keyspace_id: u32,
+    /// The default if nothing is known.
+    pub log_durable: LogPos,
     /// Live keyspaces but the default one.
     pub keyspaces: BTreeMap<u32, String>,
     /// Dropped keyspaces that may have entries left.
@@ -34,6 +37,7 @@ impl ManifestState {
     pub fn check(&self, edit: &VersionEdit) -> Result<(), String> {
         let numbers = edit.added.iter().map(|(_, m)| m.file_id);
         let numbers = numbers.chain(edit.log_number).chain(edit.next_file_number);
+        let numbers = numbers.chain(edit.log_durable.map(|p| p.segment));
         if let Some(n) = numbers.max().filter(|n| *n > MAX_NUMBER) {
             return Err(format!("no store has a file of number {n}"));
         }
@@ -114,6 +118,7 @@ impl ManifestState {
         raise(&mut self.last_seq, edit.last_seq.max(edit.flushed_seq));
         raise(&mut self.flushed_seq, edit.flushed_seq);
         raise(&mut self.next_file_number, edit.next_file_number);
+        self.log_durable = self.log_durable.max(edit.log_durable.unwrap_or_default());
         raise(&mut self.next_file_number, edit.log_number.map(|n| n.saturating_add(1)));
         for (_, meta) in &edit.added {
             raise(&mut self.next_file_number, Some(meta.file_id.saturating_add(1)));
@@ -140,6 +145,7 @@ impl ManifestState {
             dropped_keyspaces: self.dropped.iter().copied().collect(),
             purged_keyspaces: vec![],
             next_keyspace_id: Some(self.next_keyspace_id),
+            log_durable: (self.log_durable != LogPos::default()).then_some(self.log_durable),
         }
     }
 }

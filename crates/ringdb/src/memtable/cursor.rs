@@ -4,9 +4,9 @@
 //! since records are never freed. Going right it takes the leaf that was the next one at that moment: what split off
 //! since then has only keys already copied, or newer ones. Going left it searches again for the key before.
 
+use super::btree::Toward;
 use super::node::FANOUT;
 use super::record::{self, Record};
-use super::tree::Toward;
 use super::{Memtable, node::Torn};
 use crate::cursor::Cursor;
 use crate::error::Result;

@@ -3,34 +3,43 @@
 //! One [`MemWriter`] inserts; any number of readers search and scan meanwhile without waiting for it. Keys and
 //! values lie in an append-only arena, one B+tree finds the newest version of each key, versions of a key are
 //! linked from newer to older, and a Bloom filter answers for most absent keys. Nothing is freed before the
-//! whole memtable is.
+//! whole memtable is. Its memory is charged to the budget before it is taken.
 //!
 //! A reader sees every version whose insertion happened before its call. Of those inserted meanwhile it may see
 //! any; it asks for a sequence number that it knows to be complete.
 
 mod bloom;
+mod btree;
 mod cursor;
 mod node;
 mod record;
 #[cfg(test)]
 mod tests;
-mod tree;
 
+use crate::cache::{Cache, Charge, Owner};
 use crate::key::{Kind, Seq};
 use bloom::Bloom;
+use btree::{BTree, LastInsert};
 pub(crate) use cursor::MemCursor;
-use engineswap::mem::{AppendArena, ArenaWriter};
+use latchfree::{AppendArena, ArenaWriter};
 use record::Record;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use tree::{LastInsert, Tree};
+
+/// The arena of a memtable of the expected size has about so many chunks.
+const CHUNKS: u64 = 16;
+const LEAST_CHUNK: u64 = 64 << 10;
+/// What an entry takes besides its key and value, about: the record's header, and its share of a node.
+const ENTRY_BYTES: usize = 56;
 
 /// The newest writes, sorted.
 pub(crate) struct Memtable {
     bloom: Bloom,
-    tree: Tree,
+    tree: BTree,
     arena: Arc<AppendArena>,
     entries: AtomicU64,
+    /// Dropped last: it counts what is freed with the others.
+    charge: Option<Charge>,
 }
 
 /// The only one that can insert into its memtable.
@@ -38,6 +47,8 @@ pub(crate) struct MemWriter {
     memtable: Arc<Memtable>,
     arena: ArenaWriter,
     last: LastInsert,
+    /// Bytes that may be inserted before the charge has to be looked at.
+    paid: usize,
 }
 
 /// A version that [`Memtable::get`] has found.
@@ -50,15 +61,24 @@ pub(crate) struct MemEntry<'a> {
 }
 
 impl Memtable {
-    /// An empty memtable, meant to be replaced at about `expected_bytes`, and its writer.
+    /// An empty memtable, meant to be replaced at about `expected_bytes`, and its writer. Counted in no budget.
     #[allow(clippy::new_ret_no_self)]
     pub fn new(expected_bytes: u64) -> (Arc<Memtable>, MemWriter) {
-        let (arena, writer) = AppendArena::new();
+        Memtable::with_charge(expected_bytes, None)
+    }
+
+    /// The same, counted in the budget of `cache`.
+    pub fn charged(expected_bytes: u64, cache: &Arc<Cache>) -> (Arc<Memtable>, MemWriter) {
+        Memtable::with_charge(expected_bytes, Some(cache.charge(Owner::Memtables, 0)))
+    }
+
+    fn with_charge(expected_bytes: u64, charge: Option<Charge>) -> (Arc<Memtable>, MemWriter) {
+        let (arena, writer) = AppendArena::with_chunks((expected_bytes / CHUNKS).max(LEAST_CHUNK) as usize);
         let bloom = Bloom::new(expected_bytes);
-        let memtable = Arc::new(Memtable { bloom, tree: Tree::new(), arena, entries: AtomicU64::new(0) });
-        let writer =
-            MemWriter { memtable: Arc::clone(&memtable), arena: writer, last: LastInsert::default() };
-        (memtable, writer)
+        let entries = AtomicU64::new(0);
+        let memtable = Arc::new(Memtable { bloom, tree: BTree::new(), arena, entries, charge });
+        let (arena, last) = (writer, LastInsert::default());
+        (Arc::clone(&memtable), MemWriter { memtable, arena, last, paid: 0 })
     }
 
     /// The newest version of an internal key with a sequence number of at most `seq`; `hash` is `key::hash(key)`.
@@ -89,6 +109,11 @@ impl Memtable {
     /// Bytes of records and tree nodes in use.
     pub fn bytes(&self) -> u64 {
         self.arena.bytes() + self.tree.bytes()
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn reserved(&self) -> u64 {
+        self.arena.reserved() + self.tree.reserved() + self.bloom.bytes()
     }
 
     /// Number of versions.
@@ -123,6 +148,7 @@ impl MemWriter {
     /// Inserts a version of an internal key; `hash` is `key::hash(key)`. The sequence numbers of one key come in
     /// increasing order.
     pub fn insert(&mut self, key: &[u8], hash: u64, seq: Seq, kind: Kind, value: &[u8]) {
+        self.pay(key.len() + value.len() + ENTRY_BYTES);
         let m = &*self.memtable;
         // Before the tree: a key that is in the tree must not be denied.
         m.bloom.add(hash);
@@ -135,6 +161,25 @@ impl MemWriter {
             unreachable!("the only writer");
         }
         m.entries.store(m.entries() + 1, Relaxed);
+    }
+
+    /// Charges memory for `bytes` that are about to be inserted, together with that for the next ones.
+    #[inline]
+    fn pay(&mut self, bytes: usize) {
+        match self.paid.checked_sub(bytes) {
+            Some(left) => self.paid = left,
+            None => self.pay_ahead(bytes),
+        }
+    }
+
+    #[cold]
+    fn pay_ahead(&mut self, bytes: usize) {
+        let m = &self.memtable;
+        let ahead = m.arena.chunk_bytes();
+        if let Some(charge) = &m.charge {
+            charge.set(m.reserved() + (bytes + ahead) as u64);
+        }
+        self.paid = ahead;
     }
 }
 

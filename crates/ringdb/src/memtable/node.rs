@@ -11,7 +11,7 @@
 
 use super::record::Record;
 use crate::cursor::key_head;
-use engineswap::mem::{AppendArena, AtomicWords, prefetch_ref};
+use latchfree::{AppendArena, AtomicWords, prefetch_ref};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 
@@ -25,6 +25,8 @@ pub(super) const LEAF_WORDS: usize = HEADER + 2 * FANOUT;
 pub(super) const INNER_WORDS: usize = HEADER + 3 * FANOUT;
 /// Nodes of a pool's first slab; each further one has twice as many.
 const FIRST: usize = 32;
+/// The kernel backs large slabs by pages of so many bytes.
+const PAGE: u64 = 2 << 20;
 
 /// What was read does not fit together: the writer is at work. Start again.
 #[derive(Debug)]
@@ -45,6 +47,15 @@ impl Pool {
     /// Bytes of the nodes in use.
     pub fn bytes(&self) -> u64 {
         self.len.load(Relaxed) as u64 * self.words as u64 * 8
+    }
+
+    /// Bytes of memory that the nodes take, as whole pages of the kernel.
+    pub fn reserved(&self) -> u64 {
+        let Some(last) = self.len.load(Relaxed).checked_sub(1) else { return 0 };
+        let (slab, at) = Self::place(last);
+        let bytes = |nodes: usize| (nodes * self.words * 8) as u64;
+        let before = FIRST * ((1 << slab) - 1);
+        bytes(before) + bytes(at + 1).next_multiple_of(PAGE).min(bytes(FIRST << slab))
     }
 
     /// A new node, all zero. Only for the writer.

@@ -7,7 +7,7 @@
 //! In the processor's own byte order: it never leaves memory.
 
 use crate::key::{Kind, Seq};
-use engineswap::mem::{AppendArena, ArenaPos, ArenaWriter};
+use latchfree::{AppendArena, ArenaPos, ArenaWriter};
 
 const HEADER: usize = 24;
 

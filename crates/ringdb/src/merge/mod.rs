@@ -7,7 +7,7 @@
 //! The sources must not hold the same version twice.
 
 mod anchor;
-mod tree;
+mod loser_tree;
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -16,7 +16,7 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::key::{Kind, Seq};
 use anchor::Anchor;
-use tree::{LoserTree, Player};
+use loser_tree::{LoserTree, Player};
 
 /// The union of its sources, newest version of a key first.
 pub(crate) struct MergeCursor<C> {
@@ -227,6 +227,11 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     #[inline]
     fn value(&self) -> &[u8] {
         self.sources[self.current()].value()
+    }
+    #[inline]
+    fn load_value(&mut self) -> Result<()> {
+        let current = self.current();
+        self.sources[current].load_value()
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

@@ -45,7 +45,7 @@ impl Source {
 }
 
 /// What there is.
-pub(super) struct Found {
+pub(super) struct Inventory {
     pub state: ManifestState,
     /// Whether `state` is all that the manifest said.
     pub whole: bool,
@@ -60,7 +60,7 @@ pub(super) struct Found {
 }
 
 /// Looks at a directory.
-pub(super) fn find(io: &Io, dir: &Path) -> Result<Found> {
+pub(super) fn find(io: &Io, dir: &Path) -> Result<Inventory> {
     let no_store = |detail: &str| Error::NoStore { path: dir.to_path_buf(), detail: detail.into() };
     match io.metadata(dir)? {
         None => return Err(no_store("there is no such directory")),
@@ -74,7 +74,7 @@ pub(super) fn find(io: &Io, dir: &Path) -> Result<Found> {
         return Err(no_store("it holds no table, log segment or manifest"));
     }
     let (state, whole, manifest) = read_manifest(io, dir, &own)?;
-    let mut found = Found {
+    let mut found = Inventory {
         state,
         whole,
         manifest,
@@ -129,7 +129,7 @@ fn read_manifest(io: &Io, dir: &Path, own: &[FileKind]) -> Result<(ManifestState
     Ok((state, false, words))
 }
 
-fn find_tables(io: &Io, dir: &Path, own: &[FileKind], found: &mut Found) -> Result<()> {
+fn find_tables(io: &Io, dir: &Path, own: &[FileKind], found: &mut Inventory) -> Result<()> {
     // By what they say that they are, since files may have been renamed.
     let mut tables: BTreeMap<u64, (PathBuf, Option<TableMeta>, u64)> = BTreeMap::new();
     let mut deepest = None;

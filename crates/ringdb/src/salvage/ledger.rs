@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::Progress;
 use super::find::Source;
 use super::report::{SalvageLoss, SalvageReport};
 use crate::key::printable;
+use crate::stats::Progress;
 
 /// Losses that are listed; a damaged disk may have millions.
 const MOST_LISTED: usize = 10_000;

@@ -8,12 +8,13 @@ use super::{Input, Job, Loss, Shared};
 use crate::cursor::Cursor;
 use crate::files::FileKind;
 use crate::key::{self, Seq};
-use crate::log::{Lost, ReplayFrom, frames_behind_gap, number_in_header, replay};
+use crate::log::payload::decode;
+use crate::log::{LogPos, Lost, ReplayFrom, frames_behind_gap, number_in_header, replay};
 use crate::manifest::ManifestState;
 use crate::memtable::{MemWriter, Memtable};
 use crate::sync::lock;
-use crate::table::{TableParts, TableScan};
-use crate::{Error, Result, batch, purpose};
+use crate::table::{Reads, TableParts, TableScan};
+use crate::{Error, Result, purpose};
 
 /// Bytes of frames in memory; more are written to tables for the time being.
 const MEMTABLE_BYTES: u64 = 64 << 20;
@@ -43,6 +44,7 @@ pub(super) fn read(
         first_segment: if whole { state.log_number } else { segments.first().copied().unwrap_or(0) },
         flushed_seq: if tables_whole { state.flushed_seq } else { 0 },
         recover_damaged: true,
+        durable: if whole { state.log_durable } else { LogPos::default() },
     };
     let wanted: Vec<u64> = segments.iter().copied().filter(|n| *n >= from.first_segment).collect();
     let (mut frames, mut bytes, mut newest) = (0, 0, from.flushed_seq);
@@ -83,7 +85,7 @@ pub(super) fn read(
         }
     }
     let flushed = state.flushed_seq;
-    if whole && !tables_whole && frames > 0 && sink.last_seq < flushed && lost.is_none() {
+    if whole && !tables_whole && frames > 0 && sink.last_seq < flushed {
         // Then it is no end of the history: what deleted or replaced these entries may be gone from tables too.
         let detail = format!(
             "the log ends at sequence number {}, before what tables hold ({flushed}): its frames may bring old data back",
@@ -166,10 +168,10 @@ impl Sink<'_, '_> {
         }
         let (_, writer) = self.open.get_or_insert_with(|| Memtable::new(MEMTABLE_BYTES));
         // A batch is taken whole or not at all.
-        if first > key::SEQ_MAX - payload.len() as u64 || batch::decode(payload).any(|op| op.is_err()) {
+        if first > key::SEQ_MAX - payload.len() as u64 || decode(payload).any(|op| op.is_err()) {
             return Ok(());
         }
-        for (seq, op) in (first..).zip(batch::decode(payload).flatten()) {
+        for (seq, op) in (first..).zip(decode(payload).flatten()) {
             writer.insert(op.key, key::hash(op.key), seq, op.kind, op.value);
             self.last_seq = self.last_seq.max(seq);
             self.entries += 1;
@@ -198,7 +200,8 @@ impl Sink<'_, '_> {
         let io = self.job.io;
         for meta in out.finish()? {
             let path = FileKind::Table(meta.file_id).path(&self.job.files.dir);
-            let parts = Arc::new(TableParts::load(io, &path, meta.file_id, purpose::RECOVERY)?);
+            let parts =
+                Arc::new(TableParts::load(io, &path, meta.file_id, Reads::Direct, purpose::RECOVERY)?);
             self.done.push(Input::Spilled(Box::new(TableScan::new(io, &parts, None, purpose::RECOVERY)?)));
             self.spilled.push(path);
         }

@@ -21,26 +21,24 @@ use std::sync::Arc;
 use engineswap::Io;
 
 use crate::cursor::Cursor;
-use crate::db::{make_dir, sync_name};
+use crate::db::{make_dir, real_path, sync_name};
 use crate::files::FileKind;
 use crate::key::{self, Kind, Seq};
 use crate::manifest::{ManifestFile, ManifestState};
 use crate::memtable::MemCursor;
 use crate::merge::MergeCursor;
 use crate::options::Compression;
+use crate::store_dir::StoreDir;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
 use crate::table::compress::Encoding;
 use crate::table::{TableMeta, TableScan};
-use crate::{Error, Options, Result};
-use find::{Found, Source, find};
+use crate::{Error, Options, Progress, Result};
+use find::{Inventory, Source, find};
 use ledger::{Ledger, Loss};
 use output::Output;
 pub use report::{SalvageLoss, SalvageReport};
 use table::Run;
-
-/// Is told how many bytes have been read, and of how many.
-pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// How to salvage.
 #[derive(Clone, Default)]
@@ -125,7 +123,7 @@ pub fn salvage(
 ) -> Result<SalvageReport> {
     let (src, dst) = (src.as_ref(), dst.as_ref());
     let uri = if options.io.is_empty() { "auto" } else { &options.io };
-    let io = Io::from_uri(uri)?;
+    let io = crate::db::engine(uri)?;
     salvage_with(&io, src, dst, options)
 }
 
@@ -148,7 +146,9 @@ pub(crate) fn salvage_with(
         Err(_) | Ok(None) => None,
         Ok(Some(_)) => match io.lock_file(&FileKind::Lock.path(src)) {
             Ok(held) => Some(held),
-            Err(e) if e.kind() == engineswap::ErrorKind::Locked => return Err(Error::Locked(src.into())),
+            Err(e) if e.kind() == engineswap::ErrorKind::Locked => {
+                return Err(Error::Locked(real_path(io, src)));
+            }
             // A file system that is mounted read-only has no writer.
             Err(_) => None,
         },
@@ -265,8 +265,8 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn run(&self, found: Found) -> Result<SalvageReport> {
-        let Found { state, whole, manifest, sources, segments, block_bytes, encoding, notes } = found;
+    fn run(&self, found: Inventory) -> Result<SalvageReport> {
+        let Inventory { state, whole, manifest, sources, segments, block_bytes, encoding, notes } = found;
         let total = sources.iter().map(|s| s.bytes).sum();
         let mut ledger = Ledger::new(self.options.progress.clone(), total);
         ledger.report.manifest = manifest;
@@ -348,7 +348,8 @@ impl Job<'_> {
     /// Makes the tables that were written a store: they are durable, their names become so here, CURRENT comes last.
     fn make_store(&self, state: ManifestState) -> Result<()> {
         let dir = &self.files.dir;
-        self.io.sync_dir(dir)?;
+        let home = StoreDir::open(self.io, dir)?;
+        home.sync()?;
         let next = Arc::new(AtomicU64::new(state.next_file_number));
         let manifest = FileKind::Manifest(state.next_file_number).path(dir);
         lock(&self.files.made).extend([
@@ -356,7 +357,7 @@ impl Job<'_> {
             FileKind::CurrentTmp.path(dir),
             FileKind::Current.path(dir),
         ]);
-        ManifestFile::create(self.io, dir, state, Arc::new(move || next.fetch_add(1, Relaxed)))?;
+        ManifestFile::create(self.io, &home, state, Arc::new(move || next.fetch_add(1, Relaxed)))?;
         sync_name(self.io, dir)
     }
 }
@@ -403,6 +404,7 @@ fn new_state(
     let last_seq = old.last_seq.max(max_seq);
     ManifestState {
         log_number: 0,
+        log_durable: Default::default(),
         next_file_number,
         last_seq,
         flushed_seq: last_seq,

@@ -12,6 +12,8 @@ use crate::{Result, purpose};
 pub(super) const LEVEL: u32 = LAST as u32;
 /// About the bytes of one.
 const TABLE_BYTES: u64 = 64 << 20;
+/// Of how many keys hashes are held while a table is written.
+const MOST_HASHES: usize = 1 << 20;
 
 /// How tables are written.
 #[derive(Clone, Copy)]
@@ -48,6 +50,9 @@ impl<'a> Output<'a> {
             compression: self.settings.compression,
             filter_bits_per_key: self.settings.filter_bits_per_key,
             expected_bytes: 0,
+            buffer_bytes: u64::MAX,
+            most_keys: None,
+            most_hashes: MOST_HASHES,
             purpose: purpose::FLUSH,
         };
         let w = TableWriter::create(&self.files.io, &path, id, options)?;

@@ -153,6 +153,17 @@ pub(crate) enum Find<'a> {
     Next,
 }
 
+/// What the first bytes of a block say of its only entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Front {
+    pub key: Vec<u8>,
+    pub seq: Seq,
+    pub kind: Kind,
+    /// The value within the block.
+    pub value: std::ops::Range<usize>,
+    pub layout: Layout,
+}
+
 /// A validated data block. `bytes` may be longer than the block (a frame).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockView<'a> {
@@ -182,6 +193,31 @@ impl<'a> BlockView<'a> {
         }
         let l = Layout::trusted(header);
         (l.n > 0).then(|| l.prefix_at as usize - if l.wide { 4 } else { 2 }..l.prefix_at as usize)
+    }
+
+    /// Of the front of a block of `block_len` bytes that may hold one large entry: that entry. `None` if it holds
+    /// anything else, or the key is not whole. Nothing of it was checked against the checksum.
+    pub fn lone_front(front: &[u8], block_len: usize) -> Option<Front> {
+        if front.len() < HEADER_BYTES || front[6] >> SUFFIX_WIDTH_SHIFT > 2 || front[7] > 8 {
+            return None;
+        }
+        let l = Layout::trusted(front);
+        let (sw, mw) = (l.suffix_width as usize, l.meta_width as usize);
+        let start = l.prefix_at as usize + l.prefix_len as usize;
+        if l.n != 1 || start + sw + mw > front.len() {
+            return None;
+        }
+        let view = BlockView { bytes: front, layout: l };
+        let (suffix_len, end) = (uint_at(front, start, sw), view.offset(1));
+        let key_end = (start + sw + mw).checked_add(usize::try_from(suffix_len).ok()?)?;
+        let meta = uint_at(front, start + sw, mw);
+        let seq = l.base_seq.saturating_add(meta >> 1);
+        if view.offset(0) != start || key_end > front.len().min(end) || end > block_len || seq > SEQ_MAX {
+            return None;
+        }
+        let key = [view.prefix(), &front[start + sw + mw..key_end]].concat();
+        let kind = if meta & 1 == 0 { Kind::Put } else { Kind::Delete };
+        Some(Front { key, seq, kind, value: key_end..end, layout: l })
     }
 
     /// Checks everything but the checksum, for blocks whose stored (compressed) form had its own.
@@ -334,8 +370,8 @@ impl<'a> BlockView<'a> {
         let i = self.count_heads_below(head32(suffix));
         if i < self.len() {
             let at = self.offset(i);
-            engineswap::mem::prefetch(self.bytes, at);
-            engineswap::mem::prefetch(self.bytes, at + 64);
+            latchfree::prefetch(self.bytes, at);
+            latchfree::prefetch(self.bytes, at + 64);
         }
     }
 

@@ -28,7 +28,7 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// A block that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct CarvedBlock {
     pub number: u32,
     pub offset: u64,
     /// Bytes on disk.
@@ -54,7 +54,7 @@ pub(crate) struct Carver {
 }
 
 impl Carver {
-    /// Over the bytes before `end`. `packed`: whether the table is compressed; both ways are tried if that is not known.
+    /// Over the bytes before `end`. `packed`: whether the table is compressed; both ways are tried if it is not known.
     pub fn new(
         window: Window,
         file_id: u64,
@@ -89,7 +89,7 @@ impl Carver {
     }
 
     /// The next block; its bytes, unpacked, in `out`. `None` when there are no more.
-    pub fn next(&mut self, out: &mut Vec<u8>) -> Option<Found> {
+    pub fn next(&mut self, out: &mut Vec<u8>) -> Option<CarvedBlock> {
         if !self.packed {
             let found = self.next_plain(out);
             if found.is_some() || !self.guessed || self.next_number > 0 {
@@ -101,14 +101,14 @@ impl Carver {
         self.next_packed(out)
     }
 
-    fn found(&mut self, number: u32, len: u64) -> Option<Found> {
-        let found = Found { number, offset: self.at, len };
+    fn found(&mut self, number: u32, len: u64) -> Option<CarvedBlock> {
+        let found = CarvedBlock { number, offset: self.at, len };
         self.at += len;
         self.next_number = number + 1;
         Some(found)
     }
 
-    fn next_plain(&mut self, out: &mut Vec<u8>) -> Option<Found> {
+    fn next_plain(&mut self, out: &mut Vec<u8>) -> Option<CarvedBlock> {
         let (expected, expected_at) = (self.next_number, self.at);
         while self.at + UNIT <= self.end {
             // As long as a normal one is every block that was passed over, at least.
@@ -177,7 +177,7 @@ impl Carver {
         Some(end.max(1).next_multiple_of(UNIT))
     }
 
-    fn next_packed(&mut self, out: &mut Vec<u8>) -> Option<Found> {
+    fn next_packed(&mut self, out: &mut Vec<u8>) -> Option<CarvedBlock> {
         let number = self.next_number;
         if let Some(len) = self.either_at(self.at, number, MOST_PACKED, out) {
             return self.found(number, len);

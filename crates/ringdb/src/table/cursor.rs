@@ -14,8 +14,9 @@ use super::block::{BlockView, Layout};
 use super::fetch::Block;
 use super::index::{Probe, Step};
 use super::reader::Table;
+use crate::bounds::Bounds;
+use crate::cache::{Charge, Owner};
 use crate::cursor::Cursor;
-use crate::db::Bounds;
 use crate::error::{Error, Result};
 use crate::key::{Kind, Seq};
 use crate::purpose;
@@ -29,7 +30,7 @@ const UNREADABLE: Seq = Seq::MAX;
 
 /// Where to seek.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'a> {
+pub(crate) enum SeekTo<'a> {
     /// The first version of the first key at or after.
     AtOrAfter(&'a [u8]),
     /// The last version of the last key before.
@@ -76,6 +77,8 @@ pub(crate) struct TableCursor {
     window: u32,
     /// The direction of the last move to another block.
     forward: bool,
+    /// What it holds outside of the cache, if that is worth counting.
+    charge: Option<Charge>,
 }
 
 impl TableCursor {
@@ -100,6 +103,7 @@ impl TableCursor {
             ahead: VecDeque::new(),
             window: 1,
             forward: true,
+            charge: None,
         }
     }
 
@@ -130,13 +134,13 @@ impl TableCursor {
     /// [`TableCursor::take_cached`], [`TableCursor::seek_planned`]. Several cursors go through these stages side
     /// by side, so that what they wait for overlaps.
     #[inline]
-    pub fn start(&mut self, place: Place<'_>) {
+    pub fn start(&mut self, place: SeekTo<'_>) {
         self.valid = false;
         self.failed = None;
         self.window = 1;
         self.planned = match place {
-            Place::AtOrAfter(_) | Place::Before(_) => Planned::Descending(self.table.index().start()),
-            Place::Last => {
+            SeekTo::AtOrAfter(_) | SeekTo::Before(_) => Planned::Descending(self.table.index().start()),
+            SeekTo::Last => {
                 self.table.index().blocks().checked_sub(1).map_or(Planned::Nowhere, Planned::Block)
             }
         };
@@ -144,13 +148,13 @@ impl TableCursor {
 
     /// Goes a level down the index; false when there is none left.
     #[inline]
-    pub fn step(&mut self, place: Place<'_>) -> bool {
+    pub fn step(&mut self, place: SeekTo<'_>) -> bool {
         let Planned::Descending(probe) = &mut self.planned else { return false };
         let index = self.table.index();
-        let (Place::AtOrAfter(key) | Place::Before(key)) = place else { return false };
+        let (SeekTo::AtOrAfter(key) | SeekTo::Before(key)) = place else { return false };
         let block = match index.step(probe, key) {
             Step::Down => return true,
-            Step::Done(None) if matches!(place, Place::Before(_)) => index.blocks().checked_sub(1),
+            Step::Done(None) if matches!(place, SeekTo::Before(_)) => index.blocks().checked_sub(1),
             Step::Done(block) => block,
         };
         if let Some(block) = block {
@@ -190,35 +194,36 @@ impl TableCursor {
     /// Takes a block that [`TableCursor::take_cached`] asked for and that was read.
     pub fn provide(&mut self, number: u32, block: Block) {
         let block = if self.fill_cache { self.table.keep(number, block) } else { block };
+        self.count(&block);
         self.enter(number, block);
         self.window = 2;
     }
 
     /// Seeks the place that was planned.
-    pub fn seek_planned(&mut self, place: Place<'_>) -> Result<()> {
+    pub fn seek_planned(&mut self, place: SeekTo<'_>) -> Result<()> {
         let Planned::Block(number) = std::mem::replace(&mut self.planned, Planned::Nowhere) else {
             self.valid = false;
             return Ok(());
         };
-        self.forward = matches!(place, Place::AtOrAfter(_));
+        self.forward = matches!(place, SeekTo::AtOrAfter(_));
         if !self.load(number) {
             // All of the table is at or after such a key.
-            let none = matches!(place, Place::Before(key) if key <= self.table.meta().smallest.as_slice());
+            let none = matches!(place, SeekTo::Before(key) if key <= self.table.meta().smallest.as_slice());
             if none {
                 self.clear();
             }
             return Ok(());
         }
         match place {
-            Place::AtOrAfter(key) => {
+            SeekTo::AtOrAfter(key) => {
                 let at = self.lower_bound(key);
                 self.first_from(at)
             }
-            Place::Before(key) => {
+            SeekTo::Before(key) => {
                 let at = self.lower_bound(key);
                 self.last_before(at)
             }
-            Place::Last => self.last_before(self.len),
+            SeekTo::Last => self.last_before(self.len),
         }
     }
 
@@ -359,8 +364,11 @@ impl TableCursor {
         let sequential = sequential || self.number == u32::MAX;
         let count = if sequential { self.run_length(number) } else { 1 };
         let widest = (WINDOW_BYTES / self.table.cache().frame_bytes()) as u32;
-        let affordable =
-            if self.fill_cache { self.table.cache().frame_limit() as u32 / 16 } else { u32::MAX };
+        let cache = self.table.cache();
+        let affordable = match self.fill_cache {
+            true => cache.frame_limit() as u32 / 16,
+            false => (cache.read_ahead_bytes() / cache.frame_bytes() as u64).min(u32::MAX as u64) as u32,
+        };
         let grown = if sequential { self.window * 2 } else { 2 };
         self.window = grown.min(widest).min(affordable).max(1);
         let first = if self.forward { number } else { number + 1 - count };
@@ -383,9 +391,22 @@ impl TableCursor {
             }
         }
         self.ahead = rest;
-        match wanted {
-            Some(block) => Ok(block),
-            None => self.table.read_block(number, self.fill_cache, purpose::SCAN_READ),
+        let block = match wanted {
+            Some(block) => block,
+            None => self.table.read_block(number, self.fill_cache, purpose::SCAN_READ)?,
+        };
+        self.count(&block);
+        Ok(block)
+    }
+
+    /// Has the budget count `block` and what was read ahead, as far as they are not in frames.
+    fn count(&mut self, block: &Block) {
+        let held: u64 = self.ahead.iter().map(|(_, b)| b).chain([block]).map(Block::bytes_of_its_own).sum();
+        let worth_it = held > self.table.cache().frame_bytes() as u64;
+        match &self.charge {
+            Some(charge) => charge.set(held),
+            None if worth_it => self.charge = Some(self.table.cache().charge(Owner::Iterators, held)),
+            None => {}
         }
     }
 
@@ -414,7 +435,7 @@ impl TableCursor {
         count
     }
 
-    fn seek_place(&mut self, place: Place<'_>) -> Result<()> {
+    fn seek_place(&mut self, place: SeekTo<'_>) -> Result<()> {
         self.start(place);
         while self.step(place) {}
         // A block that is not cached is read by the seek.
@@ -455,7 +476,7 @@ impl Cursor for TableCursor {
         self.block.as_ref().map(|(b, _)| &b.bytes()[self.value.0..self.value.1]).unwrap_or_default()
     }
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let r = self.seek_place(Place::AtOrAfter(key));
+        let r = self.seek_place(SeekTo::AtOrAfter(key));
         self.check(r)
     }
     fn seek_to_first(&mut self) -> Result<()> {
@@ -484,7 +505,7 @@ impl Cursor for TableCursor {
         self.check(r)
     }
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        let r = self.seek_place(Place::Before(key));
+        let r = self.seek_place(SeekTo::Before(key));
         self.check(r)
     }
     #[inline]

@@ -6,8 +6,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use engineswap::mem::{AlignedBuf, FreeFrame, PinnedFrame, epoch};
-use engineswap::{Buf, Done, File, Io, Op, Purpose};
+use engineswap::mem::AlignedBuf;
+use engineswap::{Buf, Done, File, Io, Op, Piece, Purpose};
+use latchfree::{FreeFrame, PinnedFrame};
 
 use super::block::BlockView;
 use super::compress::Encoding;
@@ -16,7 +17,7 @@ use super::index::BlockPos;
 use super::reader::Table;
 use crate::{Error, Result};
 
-/// What direct reads of compressed and large blocks are aligned to.
+/// What direct reads are aligned to. Reads through the page cache take a block's bytes alone.
 const ALIGN: u64 = 4096;
 /// Most blocks of one read operation.
 const RUN_BLOCKS: u32 = 16;
@@ -41,6 +42,14 @@ impl Block {
             Block::Shared(buf, range) => &buf[range.clone()],
         }
     }
+
+    /// Bytes of memory besides the cache's frames.
+    pub fn bytes_of_its_own(&self) -> u64 {
+        match self {
+            Block::Pinned(_) | Block::Own(_) => 0,
+            Block::Shared(_, range) => range.len() as u64,
+        }
+    }
 }
 
 /// Consecutive blocks of one table, to be read by one operation.
@@ -50,6 +59,8 @@ struct Run<'a> {
     count: u32,
     /// Where the operation reads.
     span: Range<u64>,
+    /// What the operation's range is aligned to.
+    unit: u64,
 }
 
 impl<'a> Run<'a> {
@@ -57,8 +68,9 @@ impl<'a> Run<'a> {
         let start = table.index().block_pos(first).offset;
         let last = table.index().block_pos(first + count - 1);
         let end = last.offset + last.stored_len as u64;
-        let span = start / ALIGN * ALIGN..end.next_multiple_of(ALIGN);
-        Run { table, first, count, span }
+        let unit = if table.reads_direct() { ALIGN } else { 1 };
+        let span = start / unit * unit..end.next_multiple_of(unit);
+        Run { table, first, count, span, unit }
     }
 
     /// Whether the blocks can be read where they will lie in the cache.
@@ -68,7 +80,7 @@ impl<'a> Run<'a> {
         let aligned_plain = |i| {
             let pos = self.table.index().block_pos(i);
             let all = self.count == 1 || pos.stored_len as u64 == frame;
-            pos.encoding == Encoding::Plain && pos.offset.is_multiple_of(ALIGN) && all
+            pos.encoding == Encoding::Plain && pos.offset.is_multiple_of(self.unit) && all
         };
         len <= self.count as u64 * frame && (self.first..self.first + self.count).all(aligned_plain)
     }
@@ -78,12 +90,13 @@ impl<'a> Run<'a> {
         let len = self.span.end - self.span.start;
         let mut buf = Buf::None;
         if use_frames && self.fits_frames() {
-            let frames: Option<Vec<FreeFrame>> =
-                (0..self.count).map(|_| self.table.cache().frame()).collect();
-            buf = match frames {
-                Some(mut frames) if self.count == 1 => frames.pop().map_or(Buf::None, Buf::Frame),
-                Some(frames) => Buf::Frames(frames),
-                None => Buf::None,
+            let frame = || self.table.cache().frame();
+            buf = match self.count {
+                1 => frame().map_or(Buf::None, Buf::from),
+                n => {
+                    let all: Option<Vec<Piece>> = (0..n).map(|_| frame().map(Piece::from)).collect();
+                    all.map_or(Buf::None, Buf::Pieces)
+                }
             };
         }
         if let Buf::None = buf {
@@ -101,8 +114,11 @@ impl<'a> Run<'a> {
         let mut frames: Vec<Option<FreeFrame>> = Vec::new();
         let mut shared = None;
         match done.buf {
-            Buf::Frame(frame) => frames.push(Some(frame)),
-            Buf::Frames(all) => frames.extend(all.into_iter().map(Some)),
+            Buf::Arena(buf) => frames.push(FreeFrame::try_from(buf).ok()),
+            Buf::Pieces(all) => frames.extend(all.into_iter().map(|piece| match piece {
+                Piece::Arena(buf) => FreeFrame::try_from(buf).ok(),
+                _ => None,
+            })),
             Buf::Aligned(buf) => shared = Some(Arc::new(buf)),
             _ => {}
         }
@@ -186,7 +202,8 @@ impl Table {
 
     /// A cached block, kept from being evicted. Counts a hit.
     pub fn cached_block(&self, number: u32) -> Option<Block> {
-        let pinned = self.slots().pin(number as usize, &epoch::pin());
+        let slots = self.slots();
+        let pinned = slots.pin(number as usize, &slots.collector().pin());
         let found = match pinned {
             Some(frame) => Some(Block::Pinned(frame)),
             None => self.cached_large(number),
@@ -214,7 +231,7 @@ impl Table {
         let mut op = run.op(file, fill_cache, purpose);
         let len = op.len as usize;
         let result = match &mut op.buf {
-            Buf::Frame(frame) => file.read_at(&mut frame[..len], op.offset, purpose),
+            Buf::Arena(frame) => file.read_at(&mut frame[..len], op.offset, purpose),
             Buf::Aligned(buf) => file.read_at(&mut buf[..len], op.offset, purpose),
             _ => Ok(0),
         };

@@ -16,12 +16,12 @@ use super::format::{
     FOOTER_BYTES, Footer, PACKED_HEADER_BYTES, Properties, Section, packed_checksum, unpack_block,
 };
 use super::index::{BlockPos, Index};
-use super::{Table, TableMeta, TableParts, TableScan};
+use super::{Reads, Table, TableMeta, TableParts, TableScan};
 use crate::Result;
+use crate::bounds::Bounds;
 use crate::cache::Cache;
 use crate::coding::{Reader, crc32c};
 use crate::cursor::Cursor;
-use crate::db::Bounds;
 use crate::files::FileKind;
 use crate::fuzzing::{Input, put_chunk, write_file};
 use crate::key::{self, Kind, SEQ_MAX, Seq};
@@ -51,17 +51,22 @@ pub fn filter(data: &[u8]) {
             f.prefetch(*h);
             std::hint::black_box(f.may_contain(*h));
         });
-        let mut again = Vec::new();
-        f.encode(&mut again);
-        assert_eq!(again, bytes);
+        assert_eq!(encoded(&f), bytes);
     }
     let mut builder = FilterBuilder::new(bits);
     hashes.iter().for_each(|h| builder.add(*h));
     let f = builder.finish();
     assert!(hashes.iter().all(|h| f.may_contain(*h)), "a key that was added");
-    let mut encoded = Vec::new();
-    f.encode(&mut encoded);
-    assert_eq!(Filter::decode(&encoded), Ok(f));
+    assert_eq!(Filter::decode(&encoded(&f)), Ok(f));
+}
+
+fn encoded(f: &Filter) -> Vec<u8> {
+    let mut all = Vec::new();
+    let Ok(()) = f.encode(|piece| {
+        all.extend_from_slice(piece);
+        Ok::<(), std::convert::Infallible>(())
+    });
+    all
 }
 
 /// A block: plain bytes, compressed bytes, or bytes to be compressed. Input: `u8 mode, u8 length in 4 KiB`, bytes.
@@ -274,11 +279,11 @@ pub fn run(io: &Io, dir: &Path, data: &[u8]) {
     }
     let path = FileKind::Table(FILE_ID).path(dir);
     write_file(io, &path, &file);
-    let Ok(parts) = TableParts::load(io, &path, FILE_ID, VERIFY) else { return };
+    let Ok(parts) = TableParts::load(io, &path, FILE_ID, Reads::PageCache, VERIFY) else { return };
     let parts = Arc::new(parts);
     let (scanned, clean) = scan(io, &parts);
     let cache = Cache::new(1 << 20, parts.properties.block_bytes as usize);
-    let table = match Table::open(io, &cache, &path, parts.properties.meta.clone()) {
+    let table = match Table::open(io, &cache, &path, parts.properties.meta.clone(), Reads::PageCache) {
         Ok(t) => t,
         Err(e) => panic!("its parts load, but it does not open: {e}"),
     };
@@ -299,8 +304,7 @@ pub fn run(io: &Io, dir: &Path, data: &[u8]) {
         for (key, seq) in [(&e.0, e.1), (&e.0, SEQ_MAX), (&e.0, e.1.saturating_sub(1)), (&near, SEQ_MAX)] {
             std::hint::black_box(parts.filter.may_contain(key::hash(key)));
             let Some(number) = table.index().find_block(key) else { continue };
-            let found =
-                table.find_reading(number, key, seq, true, |_| None, |f| (f.seq, f.kind, f.value.to_vec()));
+            let found = get(&table, number, key, seq);
             if let (Ok(Some(found)), true) = (found, clean) {
                 let newest = scanned.iter().find(|s| s.0 == *key && s.1 <= seq);
                 let newest = newest.map(|s| (s.1, s.2, s.3.clone()));
@@ -312,6 +316,19 @@ pub fn run(io: &Io, dir: &Path, data: &[u8]) {
             }
         }
     }
+}
+
+/// The newest version of a key at or before `seq`, in the blocks from `number` on.
+fn get(table: &Table, number: u32, key: &[u8], seq: Seq) -> Result<Option<(Seq, Kind, Vec<u8>)>> {
+    for number in number..table.index().blocks() {
+        let block = table.read_block(number, true, VERIFY)?;
+        match BlockView::trusted(block.bytes()).find(key, seq) {
+            Find::Found(f) => return Ok(Some((f.seq, f.kind, f.value.to_vec()))),
+            Find::Absent => break,
+            Find::Next => drop(table.keep(number, block)),
+        }
+    }
+    Ok(None)
 }
 
 /// All entries of a scan from end to end, in order, and whether nothing was wrong.

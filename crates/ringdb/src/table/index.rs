@@ -150,7 +150,12 @@ impl Index {
     /// The first block that may hold `key` or a later key; `None` if all keys are before `key`.
     #[inline]
     pub fn find_block(&self, key: &[u8]) -> Option<u32> {
-        let mut probe = self.root();
+        self.finish(self.root(), key)
+    }
+
+    /// Takes a search to its end.
+    #[inline]
+    pub fn finish(&self, mut probe: Probe, key: &[u8]) -> Option<u32> {
         loop {
             if let Step::Done(block) = self.descend(&mut probe, key) {
                 return block;
@@ -176,16 +181,18 @@ impl Index {
         step
     }
 
-    fn prefetch(&self, probe: Probe) {
+    /// Starts to load the node that a search stands at.
+    pub fn prefetch(&self, probe: Probe) {
         if let Some(node) = self.levels.get(probe.level as usize).and_then(|l| l.get(probe.node as usize)) {
-            engineswap::mem::prefetch_ref(&node.heads[0]);
-            engineswap::mem::prefetch_ref(&node.heads[8]);
-            engineswap::mem::prefetch_ref(&node.prefix_len);
+            latchfree::prefetch_ref(&node.heads[0]);
+            latchfree::prefetch_ref(&node.heads[8]);
+            latchfree::prefetch_ref(&node.prefix_len);
         }
     }
 
+    /// A search that has not begun.
     #[inline]
-    fn root(&self) -> Probe {
+    pub fn root(&self) -> Probe {
         Probe { level: self.levels.len() as u32 - 1, node: 0 }
     }
 

@@ -3,7 +3,8 @@
 //! A table is data blocks, then an index, a filter and properties, then a footer. [`block`] is a data block as
 //! it lies on disk and in a cache frame; [`index`] finds the block of a key; [`filter`] says which keys are not
 //! there; [`writer`] makes a table; [`parts`] reads what stays in memory of one; [`scan`] reads one from end to
-//! end; [`walk`], [`remains`] and [`carve`] read what is left of a damaged one. [`reader`] is an open table over the cache, with [`fetch`] for its blocks and [`cursor`] for its order.
+//! end; [`walk`], [`remains`] and [`carve`] read what is left of a damaged one. [`reader`] is an open table over the
+//! cache, with [`fetch`] for its blocks and [`cursor`] for its order; [`reads`] opens its file.
 
 pub(crate) mod block;
 pub(crate) mod block_builder;
@@ -20,8 +21,9 @@ pub(crate) mod index_format;
 pub(crate) mod meta;
 mod output;
 pub(crate) mod parts;
-mod read_ahead;
+pub(crate) mod read_ahead;
 pub(crate) mod reader;
+pub(crate) mod reads;
 pub(crate) mod remains;
 #[cfg(test)]
 mod round_trip_tests;
@@ -32,4 +34,5 @@ pub(crate) mod writer;
 pub(crate) use meta::TableMeta;
 pub(crate) use parts::TableParts;
 pub(crate) use reader::Table;
+pub(crate) use reads::{Reads, open_direct};
 pub(crate) use scan::TableScan;

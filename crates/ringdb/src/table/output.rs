@@ -1,11 +1,14 @@
 //! [`Output`]: a file written once from start to end, in large direct writes of which several are in flight.
+//!
+//! Where no queue is to be had (descriptors, memory), it is written all the same, one write after the other.
 
 use std::path::Path;
 
 use engineswap::mem::AlignedBuf;
-use engineswap::{Buf, Direct, ErrorKind, File, Io, Op, OpenHow, Purpose, Queue};
+use engineswap::{Buf, ErrorKind, File, Io, Op, OpenHow, Purpose, Queue};
 
 use super::block::BLOCK_UNIT;
+use super::reads::open_direct;
 use crate::error::Result;
 use crate::mutation::{Mutation, broken};
 
@@ -13,13 +16,16 @@ use crate::mutation::{Mutation, broken};
 pub(super) const WRITE_BYTES: usize = 512 << 10;
 /// Writes in flight at most.
 const IN_FLIGHT: usize = 6;
+/// Bytes of buffers that are of use; fewer than for two writes will not do.
+pub(super) const MOST_BUFFER_BYTES: u64 = (WRITE_BYTES * (IN_FLIGHT + 1)) as u64;
 /// Space reserved at a time when the expected size is exceeded.
 const GROW_BYTES: u64 = 16 << 20;
 
 /// A file being written.
 pub(super) struct Output {
     file: File,
-    queue: Queue,
+    queue: Option<Queue>,
+    most_in_flight: usize,
     purpose: Purpose,
     buf: AlignedBuf,
     used: usize,
@@ -31,13 +37,21 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Makes the file (an error if it exists) and reserves `expected_bytes`.
-    pub fn create(io: &Io, path: &Path, expected_bytes: u64, purpose: Purpose) -> Result<Output> {
-        let file = io.open(path, &OpenHow::create_new().direct(Direct::Prefer))?;
-        let queue = io.queue(IN_FLIGHT as u32)?;
+    /// Makes the file (an error if it exists) and reserves `expected_bytes`. Takes about `buffer_bytes` of memory.
+    pub fn create(
+        io: &Io,
+        path: &Path,
+        expected_bytes: u64,
+        buffer_bytes: u64,
+        purpose: Purpose,
+    ) -> Result<Output> {
+        let most_in_flight = (buffer_bytes as usize / WRITE_BYTES).clamp(2, IN_FLIGHT + 1) - 1;
+        let file = open_direct(io, path, &OpenHow::create_new())?;
+        let queue = io.queue(most_in_flight as u32).ok();
         let buf = AlignedBuf::zeroed(WRITE_BYTES);
+        let (used, offset, spare) = (0, 0, Vec::new());
         let mut out =
-            Output { file, queue, purpose, buf, used: 0, offset: 0, spare: Vec::new(), reserved: Some(0) };
+            Output { file, queue, most_in_flight, purpose, buf, used, offset, spare, reserved: Some(0) };
         out.reserve(expected_bytes.next_multiple_of(BLOCK_UNIT as u64))?;
         Ok(out)
     }
@@ -97,7 +111,14 @@ impl Output {
         if self.reserved.is_some_and(|r| r < end) {
             self.reserve(end.max(self.offset + GROW_BYTES))?;
         }
-        while self.queue.in_flight() >= IN_FLIGHT {
+        if self.queue.is_none() {
+            let bytes = &self.buf[..self.used];
+            self.file.write_all_at(bytes, self.offset, self.purpose)?;
+            self.offset = end;
+            self.used = 0;
+            return Ok(());
+        }
+        while self.in_flight() >= self.most_in_flight {
             self.reap(1)?;
         }
         let next = match self.spare.pop() {
@@ -107,19 +128,29 @@ impl Output {
         let full = std::mem::replace(&mut self.buf, next);
         let len = self.used as u64;
         let mut op = Op::write(&self.file, self.offset, len, Buf::Aligned(full), self.purpose).user(len);
-        while let Err(back) = self.queue.push(op) {
-            op = back;
+        while let Some(queue) = &mut self.queue {
+            match queue.push(op) {
+                Ok(()) => {
+                    queue.submit()?;
+                    break;
+                }
+                Err(back) => op = back,
+            }
             self.reap(1)?;
         }
-        self.queue.submit()?;
         self.offset = end;
         self.used = 0;
         Ok(())
     }
 
+    fn in_flight(&self) -> usize {
+        self.queue.as_ref().map_or(0, Queue::in_flight)
+    }
+
     fn reap(&mut self, min: usize) -> Result<()> {
-        self.queue.wait(min)?;
-        while let Some(done) = self.queue.pop() {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        queue.wait(min)?;
+        while let Some(done) = queue.pop() {
             let len = done.user;
             if let Buf::Aligned(b) = done.full(len, "write").map_err(|e| e.at(self.file.path()))? {
                 self.spare.push(b);
@@ -136,8 +167,8 @@ impl Output {
         if self.used > 0 {
             self.flush()?;
         }
-        while self.queue.in_flight() > 0 {
-            self.reap(self.queue.in_flight())?;
+        while self.in_flight() > 0 {
+            self.reap(self.in_flight())?;
         }
         if self.reserved != Some(len) {
             self.file.set_len(len)?;
@@ -145,27 +176,28 @@ impl Output {
         if broken(Mutation::SkipTableSync) {
             return Ok(Syncing { queue: self.queue });
         }
-        let op = Op::sync_data(&self.file, self.purpose);
         // The queue is empty: it takes one operation.
-        if self.queue.push(op).is_err() {
-            self.file.sync_data(self.purpose)?;
+        let pushed = self.queue.as_mut().map(|q| q.push(Op::sync_data(&self.file, self.purpose)).map(|()| q));
+        match pushed {
+            Some(Ok(queue)) => queue.submit()?,
+            _ => self.file.sync_data(self.purpose)?,
         }
-        self.queue.submit()?;
         Ok(Syncing { queue: self.queue })
     }
 }
 
 /// A finished file on its way to the device.
 pub(super) struct Syncing {
-    queue: Queue,
+    queue: Option<Queue>,
 }
 
 impl Syncing {
     /// Waits until the file's data and length are durable.
-    pub fn wait(mut self) -> Result<()> {
-        while self.queue.in_flight() > 0 {
-            self.queue.wait(1)?;
-            while let Some(done) = self.queue.pop() {
+    pub fn wait(self) -> Result<()> {
+        let Some(mut queue) = self.queue else { return Ok(()) };
+        while queue.in_flight() > 0 {
+            queue.wait(1)?;
+            while let Some(done) = queue.pop() {
                 done.result?;
             }
         }

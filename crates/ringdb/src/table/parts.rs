@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use engineswap::mem::AlignedBuf;
-use engineswap::{Direct, File, Io, OpenHow, Purpose};
+use engineswap::{File, Io, OpenHow, Purpose};
 
 use super::block::BLOCK_UNIT;
 use super::compress::Encoding;
@@ -12,6 +12,7 @@ use super::format::{FOOTER_BYTES, Footer, Properties};
 use super::index::Index;
 use super::index_format::IndexBuilder;
 use super::meta::TableMeta;
+use super::reads::{Reads, open_direct};
 use crate::error::{Error, Result};
 
 /// First guess at how much of a table's end is needed.
@@ -30,10 +31,10 @@ pub(crate) struct TableParts {
 }
 
 impl TableParts {
-    /// Opens table `file_id` at `path` and reads all but its data blocks, in one read, or two if the index and
-    /// filter are long. Everything is checked, and against each other.
-    pub fn load(io: &Io, path: &Path, file_id: u64, purpose: Purpose) -> Result<TableParts> {
-        let file = io.open(path, &OpenHow::read().direct(Direct::Prefer))?;
+    /// Opens table `file_id` at `path` for `reads` and reads all but its data blocks, in one read, or two if
+    /// the index and filter are long. Everything is checked, and against each other.
+    pub fn load(io: &Io, path: &Path, file_id: u64, reads: Reads, purpose: Purpose) -> Result<TableParts> {
+        let file = reads.open(io, path)?;
         let file_bytes = file.len()?;
         let unit = BLOCK_UNIT as u64;
         if file_bytes == 0 || !file_bytes.is_multiple_of(unit) {
@@ -108,6 +109,22 @@ impl TableParts {
     #[inline]
     pub fn file(&self) -> Result<&File> {
         self.file.as_ref().map_err(Error::clone)
+    }
+
+    /// Whether blocks are read past the page cache.
+    #[inline]
+    pub fn reads_direct(&self) -> bool {
+        self.file.as_ref().is_ok_and(File::is_direct)
+    }
+
+    /// The file for a scan of much of the table: past the page cache, which such a scan would sweep.
+    pub fn file_for_scan(&self, io: &Io) -> Result<File> {
+        let file = self.file()?;
+        if file.is_direct() {
+            return Ok(file.clone());
+        }
+        // The open file serves as well: when descriptors are short, say.
+        Ok(open_direct(io, &self.path, &OpenHow::read()).unwrap_or_else(|_| file.clone()))
     }
 
     /// Why the table cannot be read, if it cannot.

@@ -1,4 +1,5 @@
-//! [`ReadAhead`]: the bytes of a file from one offset on, in order, with several reads in flight.
+//! [`ReadAhead`]: the bytes of a file from one offset on, in order, with several reads in flight;
+//! one after the other where no queue is to be had (descriptors, memory).
 
 use std::collections::VecDeque;
 
@@ -10,8 +11,33 @@ use crate::error::Result;
 
 /// Bytes of one read.
 pub(super) const READ_BYTES: u64 = 256 << 10;
+/// The same where there is less memory than for two of those.
+const SMALL_READ_BYTES: u64 = 64 << 10;
 /// Reads in flight at most.
-const IN_FLIGHT: u32 = 8;
+const IN_FLIGHT: u64 = 8;
+
+/// How far to read ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    read_bytes: u64,
+    in_flight: u64,
+}
+
+impl Ahead {
+    /// As far as is of use.
+    pub const MOST: Ahead = Ahead { read_bytes: READ_BYTES, in_flight: IN_FLIGHT };
+
+    /// With buffers of so many bytes together, but two at least.
+    pub fn of_bytes(bytes: u64) -> Ahead {
+        let read_bytes = if bytes >= 2 * READ_BYTES { READ_BYTES } else { SMALL_READ_BYTES };
+        Ahead { read_bytes, in_flight: (bytes / read_bytes).clamp(2, IN_FLIGHT) }
+    }
+
+    /// Bytes of all buffers.
+    pub fn bytes(&self) -> u64 {
+        self.read_bytes * self.in_flight
+    }
+}
 
 struct Chunk {
     /// The tag of its read.
@@ -25,8 +51,9 @@ struct Chunk {
 /// Reads a file forward. The bytes of the present chunk can be looked at in place.
 pub(super) struct ReadAhead {
     file: File,
-    queue: Queue,
+    queue: Option<Queue>,
     purpose: Purpose,
+    how_far: Ahead,
     /// The chunk being looked at, and those after it in file order.
     chunks: VecDeque<Chunk>,
     spare: Vec<AlignedBuf>,
@@ -36,11 +63,12 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    pub fn new(io: &Io, file: &File, purpose: Purpose) -> Result<ReadAhead> {
+    pub fn new(io: &Io, file: File, how_far: Ahead, purpose: Purpose) -> Result<ReadAhead> {
         Ok(ReadAhead {
-            file: file.clone(),
-            queue: io.queue(IN_FLIGHT)?,
+            file,
+            queue: io.queue(how_far.in_flight as u32).ok(),
             purpose,
+            how_far,
             chunks: VecDeque::new(),
             spare: Vec::new(),
             next_tag: 0,
@@ -62,22 +90,40 @@ impl ReadAhead {
     }
 
     fn top_up(&mut self) -> Result<()> {
-        while self.next_read < self.end && self.queue.in_flight() + self.ready() < IN_FLIGHT as usize {
+        while self.next_read < self.end && self.in_flight() + self.ready() < self.most() {
             let (offset, tag) = (self.next_read, self.next_tag);
-            let len = READ_BYTES.min(self.end - offset);
-            let buf = match self.spare.pop() {
+            let len = self.how_far.read_bytes.min(self.end - offset);
+            let mut buf = match self.spare.pop() {
                 Some(b) => b,
-                None => AlignedBuf::zeroed(READ_BYTES as usize),
+                None => AlignedBuf::zeroed(self.how_far.read_bytes as usize),
             };
-            let op = Op::read(&self.file, offset, len, Buf::Aligned(buf), self.purpose).user(tag);
-            if self.queue.push(op).is_err() {
-                break;
-            }
-            self.chunks.push_back(Chunk { tag, offset, len, buf: None });
+            let there = match &mut self.queue {
+                Some(queue) => {
+                    let op = Op::read(&self.file, offset, len, Buf::Aligned(buf), self.purpose).user(tag);
+                    if queue.push(op).is_err() {
+                        break;
+                    }
+                    None
+                }
+                None => {
+                    self.file.read_exact_at(&mut buf[..len as usize], offset, self.purpose)?;
+                    Some(buf)
+                }
+            };
+            self.chunks.push_back(Chunk { tag, offset, len, buf: there });
             self.next_tag += 1;
             self.next_read += len;
         }
-        Ok(self.queue.submit()?)
+        Ok(self.queue.as_mut().map_or(Ok(()), Queue::submit)?)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.queue.as_ref().map_or(0, Queue::in_flight)
+    }
+
+    /// Chunks ahead.
+    fn most(&self) -> usize {
+        if self.queue.is_some() { self.how_far.in_flight as usize } else { 1 }
     }
 
     fn ready(&self) -> usize {
@@ -86,10 +132,11 @@ impl ReadAhead {
 
     /// Takes completions; waits for one if none is there and `wait`.
     fn reap(&mut self, wait: bool) -> Result<()> {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
         if wait {
-            self.queue.wait(1)?;
+            queue.wait(1)?;
         }
-        while let Some(done) = self.queue.pop() {
+        while let Some(done) = queue.pop() {
             let first = self.chunks.front().map_or(u64::MAX, |c| c.tag);
             let chunk = done.user.checked_sub(first).and_then(|i| self.chunks.get_mut(i as usize));
             match chunk {

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 
 use super::block::{BlockView, Find};
 use super::format::unpack_block;
+use super::read_ahead::Ahead;
 use super::writer::{TableOptions, TableWriter};
-use super::{TableMeta, TableParts, TableScan};
+use super::{Reads, TableMeta, TableParts, TableScan};
 use crate::cursor::Cursor;
 use crate::cursor::model::Entry;
 use crate::error::{Error, Result};
@@ -30,6 +31,9 @@ fn options(compression: Compression, block_bytes: u32) -> TableOptions {
         compression,
         filter_bits_per_key: 10,
         expected_bytes: 100_000,
+        buffer_bytes: u64::MAX,
+        most_keys: None,
+        most_hashes: usize::MAX,
         purpose: Purpose(1),
     }
 }
@@ -51,7 +55,7 @@ fn write(path: &Path, entries: &[Entry], options: TableOptions) -> Result<TableM
 }
 
 fn open(path: &Path) -> Result<Arc<TableParts>> {
-    TableParts::load(&io(), path, FILE, Purpose(2)).map(Arc::new)
+    TableParts::load(&io(), path, FILE, Reads::PageCache, Purpose(2)).map(Arc::new)
 }
 
 fn collect(scan: &mut TableScan) -> Result<Vec<Entry>> {
@@ -282,7 +286,7 @@ fn cut_and_foreign_files_are_refused() {
     let path = dir.file("t");
     write(&path, &numbered(500, 100), options(Compression::None, 4096)).unwrap();
     let bytes = std::fs::read(&path).unwrap();
-    assert!(TableParts::load(&io(), &path, FILE + 1, Purpose(0)).is_err());
+    assert!(TableParts::load(&io(), &path, FILE + 1, Reads::PageCache, Purpose(0)).is_err());
     for len in [0, 1, 100, 4096, 8192, bytes.len() - 4096, bytes.len() - 1] {
         std::fs::write(&path, &bytes[..len]).unwrap();
         assert!(matches!(open(&path), Err(Error::Corrupt { .. })), "{len}");
@@ -355,5 +359,105 @@ proptest! {
         if let Ok(got) = open(&path).and_then(|parts| scan_all(&parts)) {
             prop_assert!(got == entries);
         }
+    }
+}
+
+/// A scan that leaves large values where they are yields the same, whichever of them are asked for, and meets damage in
+/// all of them.
+#[test]
+fn lazy_scans_are_the_same_and_check_what_they_pass_over() {
+    let dir = Dir::new();
+    let path = dir.file("t");
+    let mut all = numbered(40, 100);
+    for (i, len) in [(3, 3 << 20), (4, 5 << 20), (17, (1 << 20) + 5000), (39, 2 << 20)] {
+        all[i].value = (0..len).map(|b| (b % 251) as u8).collect();
+    }
+    write(&path, &all, options(Compression::None, 4096)).unwrap();
+    let parts = open(&path).unwrap();
+    let choices: [fn(usize) -> bool; 3] = [|_| true, |_| false, |i| i % 2 == 0];
+    for ahead in [Ahead::MOST, Ahead::of_bytes(0)] {
+        for wanted in choices {
+            let mut scan = TableScan::lazy(&io(), &parts, None, ahead, Purpose(3)).unwrap();
+            scan.seek_to_first().unwrap();
+            for (i, e) in all.iter().enumerate() {
+                assert!(scan.valid() && scan.key() == e.key && (scan.seq(), scan.kind()) == (e.seq, e.kind));
+                if wanted(i) {
+                    scan.load_value().unwrap();
+                    assert!(scan.value() == e.value, "value {i}");
+                }
+                scan.next().unwrap();
+            }
+            assert!(!scan.valid());
+        }
+        for (from, to) in [(3, 18), (4, 5), (5, 40), (17, 39)] {
+            let (start, end) = (all[from].key.clone(), all.get(to).map(|e| e.key.clone()));
+            let mut scan = TableScan::lazy(&io(), &parts, end.as_deref(), ahead, Purpose(3)).unwrap();
+            scan.seek(&start).unwrap();
+            for e in &all[from..to] {
+                scan.load_value().unwrap();
+                assert!(scan.key() == e.key && scan.value() == e.value);
+                scan.next().unwrap();
+            }
+            assert!(!scan.valid());
+        }
+    }
+    // Every byte counts, of the front, of the key, of the value, of the padding; wanted or not.
+    let whole = std::fs::read(&path).unwrap();
+    let block = parts.index.find_block(&all[4].key).unwrap();
+    let pos = parts.index.block_pos(block);
+    for at in [0, 5, 6, 9, 17, 25, 30, 40, 60, 200_000, 4 << 20, pos.stored_len as usize - 1] {
+        let mut bytes = whole.clone();
+        bytes[pos.offset as usize + at] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let parts = open(&path).unwrap();
+        for load in [false, true] {
+            let mut scan = TableScan::lazy(&io(), &parts, None, Ahead::MOST, Purpose(3)).unwrap();
+            let mut go = || {
+                scan.seek_to_first()?;
+                while scan.valid() {
+                    if load {
+                        scan.load_value()?;
+                    }
+                    scan.next()?;
+                }
+                Ok(())
+            };
+            let r: Result<()> = go();
+            assert!(matches!(r, Err(Error::Corrupt { .. })), "byte {at}, load {load}: {r:?}");
+        }
+    }
+}
+
+#[test]
+fn hashes_of_many_keys_take_bounded_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let keys = 300_000u64;
+    for most_keys in [Some(keys), None] {
+        let path = dir.path().join(format!("{most_keys:?}"));
+        let most_hashes = 20_000;
+        let o = TableOptions {
+            most_keys,
+            most_hashes,
+            expected_bytes: keys * 16,
+            buffer_bytes: 0,
+            ..options(Compression::None, 4096)
+        };
+        let mut w = TableWriter::create(&io(), &path, FILE, o).unwrap();
+        let mut most = 0;
+        for k in 0..keys {
+            w.add(&k.to_be_bytes(), k, Kind::Put, b"").unwrap();
+            most = most.max(w.memory());
+        }
+        w.finish().unwrap();
+        let parts = open(&path).unwrap();
+        let index = 2 * parts.index.bytes();
+        // The filter itself takes 10 bits a key; up to twice as many until it is known how many keys there are.
+        let bound = index + (most_hashes as u64 + 8192) * 8 + keys * 20 / 8 + (64 << 10);
+        assert!(most <= bound, "{most} bytes, {bound} would do: {most_keys:?}");
+        assert!(parts.filter.bytes() <= keys * 20 / 8, "{} bytes of filter", parts.filter.bytes());
+        let hash = |k: u64| crate::key::hash(&k.to_be_bytes());
+        assert!((0..keys).all(|k| parts.filter.may_contain(hash(k))));
+        let passed = (keys..2 * keys).filter(|&k| parts.filter.may_contain(hash(k))).count() as u64;
+        assert!(passed < keys / 50, "{passed} absent keys of {keys} pass");
     }
 }

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engineswap::mem::AlignedBuf;
-use engineswap::{Direct, File, Io, OpenHow, Purpose};
+use engineswap::{File, Io, OpenHow, Purpose};
 
 use super::block::{BLOCK_UNIT, BlockView};
 use super::compress::Encoding;
 use super::format::unpack_block;
 use super::index::Index;
+use super::reads::open_direct;
 use crate::error::{Error, Result};
 
 /// Bytes read at once, if nothing fails.
@@ -35,7 +36,7 @@ pub(crate) struct Window {
 impl Window {
     /// Over the file at `path`.
     pub fn open(io: &Io, path: &Path, purpose: Purpose) -> Result<Window> {
-        Window::over(&io.open(path, &OpenHow::read().direct(Direct::Prefer))?, purpose)
+        Window::over(&open_direct(io, path, &OpenHow::read())?, purpose)
     }
 
     /// Over an open file.

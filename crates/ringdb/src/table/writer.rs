@@ -13,7 +13,7 @@ use super::format::{FOOTER_BYTES, Footer, Properties, Section, packed_checksum};
 use super::index::shortest_separator;
 use super::index_format::IndexBuilder;
 use super::meta::{MAX_INTERNAL_KEY_BYTES, TableMeta};
-use super::output::{Output, Syncing};
+use super::output::{MOST_BUFFER_BYTES, Output, Syncing};
 use crate::coding::crc32c;
 use crate::error::{Error, Result};
 use crate::key::{self, Kind, MAX_VALUE_BYTES, SEQ_MAX, Seq};
@@ -23,6 +23,9 @@ use crate::options::Compression;
 const STREAM_PLAIN_BYTES: usize = 128 << 10;
 /// Values longer than this do so in compressed tables too: they are stored plain, to bound memory.
 const STREAM_ALWAYS_BYTES: usize = 16 << 20;
+
+/// So many times the keys are expected that would come if they were as close as those before.
+const SURPLUS: f64 = 1.25;
 
 /// How to write a table.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +37,12 @@ pub(crate) struct TableOptions {
     pub filter_bits_per_key: u32,
     /// About how long the file will be: so much is reserved before the first write.
     pub expected_bytes: u64,
+    /// Bytes of buffers for what is on its way to the file, within reason.
+    pub buffer_bytes: u64,
+    /// No more keys will come, and not many fewer; `None` if that is to be told from `expected_bytes`.
+    pub most_keys: Option<u64>,
+    /// Of how many keys hashes may be held: with more the filter is made early.
+    pub most_hashes: usize,
     pub purpose: Purpose,
 }
 
@@ -60,7 +69,7 @@ pub(crate) struct TableWriter {
 impl TableWriter {
     /// Makes the file `path` for table `file_id`; an error if it exists.
     pub fn create(io: &Io, path: &Path, file_id: u64, options: TableOptions) -> Result<TableWriter> {
-        let out = Output::create(io, path, options.expected_bytes, options.purpose)?;
+        let out = Output::create(io, path, options.expected_bytes, options.buffer_bytes, options.purpose)?;
         let meta = TableMeta {
             file_id,
             file_bytes: 0,
@@ -112,6 +121,9 @@ impl TableWriter {
                 self.keys += 1;
                 if self.filter.is_wanted() {
                     self.filter.add(key::hash(key));
+                    if self.filter.held() >= self.options.most_hashes {
+                        self.filter.make_early(self.keys_in_the_end());
+                    }
                 }
                 if self.meta.entries == 0 {
                     self.meta.smallest.extend_from_slice(key);
@@ -152,6 +164,25 @@ impl TableWriter {
     pub fn estimated_bytes(&self) -> u64 {
         let block = if self.block.is_empty() { 0 } else { self.block.block_len() as u64 };
         self.out.position() + block + self.index.estimated_bytes() + self.filter.estimated_bytes() + 4096
+    }
+
+    /// How many keys there will be; rather more than fewer.
+    #[cold]
+    fn keys_in_the_end(&self) -> u64 {
+        if let Some(most) = self.options.most_keys {
+            return most;
+        }
+        let left = self.options.expected_bytes.saturating_sub(self.out.position());
+        let alike = self.keys as f64 / self.out.position().max(1) as f64 * left as f64;
+        self.keys + (alike * SURPLUS) as u64
+    }
+
+    /// About how many bytes of memory it takes: buffers, and what the index and the filter are made from.
+    pub fn memory(&self) -> u64 {
+        self.options.buffer_bytes.min(MOST_BUFFER_BYTES)
+            + 2 * self.index.estimated_bytes()
+            + self.filter.memory()
+            + self.scratch.capacity() as u64
     }
 
     /// Ends the block before `next`, the key that follows (`None` at the table's end).
@@ -248,9 +279,15 @@ impl TableWriter {
         bytes.clear();
         index.encode(&mut bytes);
         let index_section = section(&mut self.out, &bytes)?;
-        bytes.clear();
-        self.filter.finish().encode(&mut bytes);
-        let filter_section = section(&mut self.out, &bytes)?;
+        let filter = self.filter.finish();
+        let (offset, len) = (self.out.position(), filter.encoded_len());
+        let mut checksum = file_id as u32;
+        filter.encode(|piece| {
+            checksum = crc32c(checksum, piece);
+            self.out.write(piece)
+        })?;
+        drop(filter);
+        let filter_section = Section { offset, len, checksum };
         let mut properties = Properties {
             block_bytes: self.options.block_bytes,
             compression: self.compressor.encoding(),

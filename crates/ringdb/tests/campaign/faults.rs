@@ -5,14 +5,17 @@
 //! or fail with an error of the right kind. Then the process is killed, or the power cut, and nothing that was
 //! acknowledged may be missing.
 
+use std::collections::BTreeMap;
+use std::path::Path;
+
 use ringdb::engineswap::sim::{CrashOutcome, Disk, Plan};
 use ringdb::{Error, ErrorKind};
 
 use crate::history::{Shape, Step};
 use crate::job::{Job, Progress};
 use crate::lab::{Lab, Turn};
-use crate::model::{Facts, Script, check};
-use crate::run::Run;
+use crate::model::{Facts, Script, check, checkpoint_dir};
+use crate::run::{Run, STORE};
 use crate::support::Rng;
 use crate::survive::Case;
 
@@ -34,10 +37,16 @@ pub struct Kind {
 }
 
 const STOP: &[ErrorKind] = &[ErrorKind::Stop];
+/// Nothing was touched: the store goes on when the shortage ends, without being opened again.
+const RETRY: &[ErrorKind] = &[ErrorKind::Retry];
 const SPACE: &[ErrorKind] = &[ErrorKind::Stop, ErrorKind::Retry];
 
+/// Syncs of directories are few, and what depends on one comes long after it: each of them is tried.
+const NAMES: &str = "names";
+
 /// All kinds.
-pub const KINDS: [Kind; 13] = [
+pub const KINDS: [Kind; 16] = [
+    Kind { name: NAMES, rule: "on sync_dir nth {n} EIO", answers: STOP },
     Kind { name: "EIO", rule: "on any nth {n} EIO", answers: STOP },
     Kind {
         name: "ENOSPC",
@@ -51,7 +60,10 @@ pub const KINDS: [Kind; 13] = [
                EINTR",
         answers: &[],
     },
-    Kind { name: "ENOMEM", rule: "on any nth {n} ENOMEM", answers: STOP },
+    Kind { name: "ENOMEM", rule: "on any nth {n} ENOMEM", answers: SPACE },
+    Kind { name: "EMFILE", rule: "on open,create,list,lock nth {n} EMFILE", answers: RETRY },
+    // Of what is made before anything is written.
+    Kind { name: "no-memory", rule: "on create,open,map,allocate nth {n} ENOMEM", answers: RETRY },
     // Direct transfers stop at a unit, unless the file ends.
     Kind { name: "short-write", rule: "on write nth {n} short 4096", answers: &[] },
     Kind { name: "short-read", rule: "on read nth {n} short 4096", answers: &[] },
@@ -73,7 +85,22 @@ impl Kind {
         KINDS.into_iter().find(|k| k.name == name)
     }
 
-    fn plan(&self, n: u64) -> Plan {
+    /// One sync, or durable write, that is claimed and not done. Nothing is noticed before the power is cut.
+    pub const fn lie() -> Kind {
+        Kind { name: "lie", rule: "on write,fsync,fdatasync,sync_dir nth {n} lie", answers: &[] }
+    }
+
+    /// Whether a store may answer with this error when these calls have failed.
+    pub fn explains(&self, e: &Error, hits: &BTreeMap<String, u64>) -> bool {
+        !hits.is_empty() && self.answers.contains(&e.kind())
+    }
+
+    /// Whether a read may fail when these calls have failed.
+    pub fn explains_a_read(&self, hits: &BTreeMap<String, u64>) -> bool {
+        !hits.is_empty() && !self.answers.is_empty()
+    }
+
+    pub fn plan(&self, n: u64) -> Plan {
         // `after` counts what still succeeds.
         let n = if self.name == "dead" { n - 1 } else { n };
         Plan::parse(&self.rule.replace("{n}", &n.to_string())).unwrap_or_else(|e| panic!("{e}"))
@@ -151,7 +178,8 @@ pub fn faults(job: &Job, progress: &mut Progress, only: Option<(usize, u64, Kind
             if only.is_some_and(|o| (o.0, o.2) != (l, kind)) {
                 continue;
             }
-            let mut n = 1 + (job.seed + l as u64) % job.every;
+            let every = if kind.name == NAMES { 1 } else { job.every };
+            let mut n = 1 + (job.seed + l as u64) % every;
             while n < MOST {
                 n = only.map_or(n, |o| o.1);
                 let what = || format!("{} at call {n} of life {l} ({})", kind.name, kind.rule);
@@ -166,7 +194,7 @@ pub fn faults(job: &Job, progress: &mut Progress, only: Option<(usize, u64, Kind
                 if hits.is_empty() || only.is_some() {
                     break;
                 }
-                n += job.every;
+                n += every;
             }
         }
     }
@@ -216,6 +244,15 @@ fn mend(lab: &Lab) {
     lab.disk.set_plan(Plan::parse("on any nth 1 full 1000m").unwrap_or_else(|e| panic!("{e}")));
 }
 
+/// Directories whose names could not be synced are removed by the store. Those that could not be removed either are by
+/// somebody: nothing tells the next try of them, and no later sync covers their names.
+pub fn clear_away(disk: &Disk, dir: impl AsRef<Path>) {
+    if disk.faults_hit().keys().any(|hit| hit.starts_with("rmdir ")) {
+        let left = dir.as_ref().ancestors().filter(|d| d.parent().is_some());
+        left.for_each(|d| drop(disk.io().remove_dir(d)));
+    }
+}
+
 fn is_hit(lab: &Lab) -> bool {
     !lab.disk.faults_hit().is_empty()
 }
@@ -227,6 +264,7 @@ fn go(run: &mut Run, life: &Life, kind: Kind) -> Result<bool, String> {
         right_kind(&e, run, kind).map_err(|e| format!("opening: {e}"))?;
         mend(&run.lab);
         run.abandon();
+        clear_away(&run.lab.disk, STORE);
         run.begin().map_err(|e| format!("the store does not open after a failed opening: {e}"))?;
     }
     for i in life.first..life.last {
@@ -247,6 +285,9 @@ fn go(run: &mut Run, life: &Life, kind: Kind) -> Result<bool, String> {
             if tries == 3 {
                 // Somebody sees to it.
                 mend(&run.lab);
+                if let Step::Checkpoint = run.script.steps[i] {
+                    clear_away(&run.lab.disk, checkpoint_dir(i));
+                }
             }
             if let Step::Checkpoint = run.script.steps[i]
                 && tries > 3

@@ -51,7 +51,8 @@ pub struct Shape {
     large: u64,
     /// Of 100 writes, those not logged.
     unlogged: u64,
-    /// Bytes of a log segment and of the manifest.
+    /// Bytes of a memtable, of a log segment and of the manifest.
+    pub memtable_bytes: u64,
     pub segment_bytes: u64,
     pub manifest_bytes: u64,
 }
@@ -69,6 +70,7 @@ const PLAIN: Shape = Shape {
     small: 400,
     large: 6000,
     unlogged: 6,
+    memtable_bytes: 64 << 10,
     segment_bytes: 64 << 10,
     manifest_bytes: 4 << 20,
 };
@@ -107,12 +109,13 @@ pub const SHAPES: [Shape; 9] = [
     },
     Shape {
         name: "recycle",
-        what: "log segments filled, released and used again; frames larger than a segment",
-        flush: 50,
+        what: "log segments filled, released and used again, several to a memtable; frames larger than a segment",
+        flush: 70,
         compact: 0,
         small: 9000,
-        large: 70_000,
+        large: 140_000,
         steps: 150,
+        memtable_bytes: 256 << 10,
         ..PLAIN
     },
     Shape { name: "checkpoint", what: "checkpoints of a changing store", checkpoint: 70, flush: 30, ..PLAIN },

@@ -18,6 +18,8 @@ use crate::history::Shape;
 pub enum Mode {
     Crash,
     Faults,
+    /// Several threads, with both.
+    Crowd,
 }
 
 /// A history and what is to be tried with it. As text: `crash:fill:process:17`.
@@ -35,7 +37,11 @@ pub struct Job {
 
 impl std::fmt::Display for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mode = if self.mode == Mode::Crash { "crash" } else { "faults" };
+        let mode = match self.mode {
+            Mode::Crash => "crash",
+            Mode::Faults => "faults",
+            Mode::Crowd => "crowd",
+        };
         let log = if self.durability == Durability::Sync { "sync" } else { "process" };
         write!(f, "{mode}:{}:{log}:{}", self.shape, self.seed)
     }
@@ -48,9 +54,13 @@ impl Job {
         let mode = match parts.next()? {
             "crash" => Mode::Crash,
             "faults" => Mode::Faults,
+            "crowd" => Mode::Crowd,
             _ => return None,
         };
-        let shape = Shape::named(parts.next()?)?.name.to_string();
+        let shape = parts.next()?.to_string();
+        if Shape::named(&shape).is_none() && !(mode == Mode::Crowd && shape == crate::crowd::NAME) {
+            return None;
+        }
         let durability = match parts.next()? {
             "process" => Durability::Process,
             "sync" => Durability::Sync,
@@ -80,6 +90,11 @@ impl Job {
                 let kind = |name: &str| Kind::named(name).unwrap_or_else(|| panic!("no fault {name}"));
                 let only = case.map(|_| (number(0) as usize, number(1), kind(parts.get(2).unwrap_or(&""))));
                 crate::faults::faults(self, progress, only);
+            }
+            Mode::Crowd => {
+                let what = parts.first().map(|w| w.to_string());
+                let only = what.map(|what| crate::crowd::Only { what, at: number(1), outcome: number(2) });
+                crate::crowd::crowd(self, progress, only);
             }
         }
     }
@@ -131,7 +146,7 @@ pub struct Progress {
     pub failure: Option<Failure>,
     /// At most so many cases.
     pub limit: u64,
-    mode_is_crash: bool,
+    counts_cuts: bool,
     told: Instant,
     /// The case at work and when it began, for the watchdog.
     current: Arc<Mutex<Option<(String, Instant)>>>,
@@ -171,7 +186,7 @@ impl Progress {
             counts: Counts::default(),
             failure: None,
             limit,
-            mode_is_crash: mode == Mode::Crash,
+            counts_cuts: mode != Mode::Faults,
             told: Instant::now(),
             current,
             loud,
@@ -208,7 +223,7 @@ impl Progress {
         };
         self.counts.cases += 1;
         match result {
-            Ok(n) if self.mode_is_crash => self.counts.crash_points += n,
+            Ok(n) if self.counts_cuts => self.counts.crash_points += n,
             Ok(_) => {}
             Err(message) => {
                 keep(&case, disk);

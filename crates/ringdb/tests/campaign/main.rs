@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod crash;
+mod crowd;
 mod env;
 mod faults;
 mod history;
@@ -60,6 +61,10 @@ fn main() {
         Some("--help" | "-h") => {
             println!("{HELP}\n\nhistories:");
             history::SHAPES.iter().for_each(|s| println!("  {:<12} {}", s.name, s.what));
+            println!(
+                "  {:<12} several writers and readers at once, in an order that the seed gives",
+                crowd::NAME
+            );
         }
         // The harness of the other tests lists its tests like this.
         Some("--list") => println!("campaign: test"),

@@ -23,6 +23,19 @@ fn jobs(mutation: Mutation) -> Vec<Job> {
         Mutation::IgnoreFailedSync | Mutation::IgnoreShortWrite | Mutation::PublishBeforeLog => {
             &["faults:recycle:process:1", "faults:recycle:sync:1", "faults:mixed:process:1"]
         }
+        // Seen by a segment that was made on demand, for a frame larger than one, whose name the thread that
+        // prepares the next should have made durable.
+        Mutation::ForgetFailedDirectorySync => &[
+            "faults:recycle:process:1",
+            "faults:recycle:process:2",
+            "faults:recycle:process:3",
+            "faults:recycle:process:4",
+            "faults:recycle:process:5",
+            "faults:recycle:process:6",
+            "faults:recycle:process:7",
+            "faults:recycle:sync:1",
+            "faults:recycle:sync:2",
+        ],
         Mutation::GoOnAfterFailure => &["faults:flush:sync:1", "faults:manifest:process:1"],
         Mutation::UnlinkBeforeManifest | Mutation::DropTombstones => &["crash:compact:process:1"],
         Mutation::ReleaseLogEarly | Mutation::TrustRecycledFrame => {
@@ -30,9 +43,11 @@ fn jobs(mutation: Mutation) -> Vec<Job> {
         }
         Mutation::BelieveTornTail | Mutation::ReplayOverGap => &["crash:recovery:process:1"],
         Mutation::ReuseSequenceNumbers => &["crash:recovery:process:1"],
-        Mutation::SkipManifestSync | Mutation::CurrentBeforeManifest | Mutation::SkipCurrentSync => {
-            &["crash:manifest:process:1"]
-        }
+        Mutation::SkipManifestSync
+        | Mutation::CurrentBeforeManifest
+        | Mutation::SkipCurrentSync
+        | Mutation::MarkEarly => &["crash:manifest:process:1"],
+        Mutation::VouchEarly => &["crash:recycle:process:1", "crash:recycle:sync:1"],
     };
     let rest = ["crash", "faults"].into_iter().flat_map(|mode| {
         ["mixed", "compact", "recycle", "recovery", "fill", "keyspaces", "checkpoint"]
@@ -42,7 +57,12 @@ fn jobs(mutation: Mutation) -> Vec<Job> {
     let jobs = first.iter().map(|s| s.to_string()).chain(rest);
     jobs.map(|text| {
         let (job, _) = Job::parse(&text).unwrap_or_else(|| panic!("{text}: no job"));
-        let every = if job.mode == Mode::Faults { 2 } else { 1 };
+        let every = match (job.mode, mutation) {
+            // Every sync of a directory is tried whatever this says; one of them in many histories is what matters.
+            (Mode::Faults, Mutation::ForgetFailedDirectorySync) => 40,
+            (Mode::Faults, _) => 2,
+            _ => 1,
+        };
         Job { every, ..job }
     })
     .collect()

@@ -100,6 +100,18 @@ impl Wanted {
                 }
             }
         }
+        for durability in [Durability::Process, Durability::Sync] {
+            if self.history.as_ref().is_none_or(|h| h == crate::crowd::NAME) {
+                jobs.push(Job {
+                    mode: Mode::Crowd,
+                    shape: crate::crowd::NAME.into(),
+                    durability,
+                    seed: self.seed + round,
+                    outcomes: self.outcomes,
+                    every: self.every,
+                });
+            }
+        }
         jobs
     }
 }
@@ -144,6 +156,9 @@ pub fn campaign(wanted: &Wanted) {
             let enough = |s: &State, mode: Mode| match mode {
                 Mode::Crash => s.counts.crash_points >= wanted.crash_points,
                 Mode::Faults => s.counts.faults >= wanted.faults,
+                Mode::Crowd => {
+                    s.counts.crash_points >= wanted.crash_points && s.counts.faults >= wanted.faults
+                }
             };
             let over = start.elapsed().as_secs() >= wanted.seconds || state.failures.len() >= MOST_FAILURES;
             let all = enough(&state, Mode::Crash) && enough(&state, Mode::Faults) && round > 0;

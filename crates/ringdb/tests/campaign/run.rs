@@ -14,15 +14,16 @@ use crate::model::{Note, Script, checkpoint_dir, key, keyspace_name, value};
 /// The store's directory: its parents are missing too.
 pub const STORE: &str = "/srv/data/store";
 
-/// The settings of every store here: small tables, memtables and segments.
+/// The settings of every store here: small tables, memtables and segments. `Sync` stores read past the page cache.
 pub fn options(shape: &Shape, durability: Durability) -> Options {
     Options::default()
         .with_cache_bytes(1 << 20)
-        .with_memtable_bytes(64 << 10)
+        .with_memtable_bytes(shape.memtable_bytes)
         .with_background_threads(1)
         .with_log_segment_bytes(shape.segment_bytes)
         .with_table_bytes(64 << 10)
         .with_manifest_bytes(shape.manifest_bytes)
+        .with_direct_reads(durability == Durability::Sync)
         .with_durability(durability)
 }
 

@@ -13,6 +13,8 @@ pub struct Settings {
     pub cache: u64,
     /// Whether reads leave blocks in the cache.
     pub fill_cache: bool,
+    /// Whether tables are read past the page cache.
+    pub direct_reads: bool,
     pub block: u32,
     pub compression: Compression,
     pub last_level: Compression,
@@ -33,6 +35,7 @@ impl Settings {
             memtable: 64 << 10,
             cache: 1 << 20,
             fill_cache: true,
+            direct_reads: false,
             block: 4096,
             compression: Compression::None,
             last_level: Compression::None,
@@ -53,6 +56,7 @@ impl Settings {
             memtable: *rng.pick(&[64 << 10, 64 << 10, 256 << 10, 4 << 20]),
             cache: *rng.pick(&[1 << 20, 4 << 20, 64 << 20]),
             fill_cache: !rng.chance(3),
+            direct_reads: rng.chance(2),
             block: *rng.pick(&[4096, 4096, 16384, 65536]),
             compression,
             last_level: *rng.pick(&[Compression::None, compression, Compression::Zstd]),
@@ -70,6 +74,7 @@ impl Settings {
             .with_io(&self.io)
             .with_memtable_bytes(self.memtable)
             .with_cache_bytes(self.cache)
+            .with_direct_reads(self.direct_reads)
             .with_block_bytes(self.block)
             .with_compression(self.compression)
             .with_last_level_compression(self.last_level)
@@ -84,12 +89,13 @@ impl Display for Settings {
         let lower = |v: &dyn fmt::Debug| format!("{v:?}").to_lowercase();
         write!(
             f,
-            "io={} memtable={} cache={} fill_cache={} block={} compression={} last_level={} filter_bits={} threads={} \
+            "io={} memtable={} cache={} fill_cache={} direct_reads={} block={} compression={} last_level={} filter_bits={} threads={} \
              durability={} reopen_every={} flush_every={} compact_every={}",
             self.io,
             self.memtable,
             self.cache,
             self.fill_cache,
+            self.direct_reads,
             self.block,
             lower(&self.compression),
             lower(&self.last_level),
@@ -121,6 +127,7 @@ pub fn parse(text: &str) -> Result<Settings, String> {
             "memtable" => s.memtable = number()?,
             "cache" => s.cache = number()?,
             "fill_cache" => s.fill_cache = value == "true",
+            "direct_reads" => s.direct_reads = value == "true",
             "block" => s.block = number()? as u32,
             "compression" => s.compression = compression()?,
             "last_level" => s.last_level = compression()?,

@@ -1,12 +1,13 @@
 //! No room, no right to write, no descriptors, no memory.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use ringdb::{Db, Durability, ErrorKind};
 
 use crate::crashes::{engines, survives};
-use crate::mounts::{Host, Mount, make};
+use crate::mounts::{Host, Mount, make, run};
 use crate::support;
 use crate::writers::{check, options};
 use crate::{FAILED, Writer};
@@ -14,29 +15,56 @@ use crate::{FAILED, Writer};
 type Case = (&'static str, fn(u64) -> Result<String, String>);
 
 pub const CASES: &[Case] = &[
-    ("full::ext4", |seed| full("ext4", 48, seed)),
-    ("full::xfs", |seed| full("xfs", 320, seed ^ 1)),
-    ("full::btrfs", |seed| full("btrfs", 128, seed ^ 2)),
+    ("full::ext4", |seed| full("ext4", 96, seed, false)),
+    ("full::xfs", |seed| full("xfs", 320, seed ^ 1, false)),
+    ("full::btrfs", |seed| full("btrfs", 160, seed ^ 2, false)),
+    ("full_copied::xfs", |seed| full("xfs", 320, seed ^ 3, true)),
+    ("full_copied::btrfs", |seed| full("btrfs", 160, seed ^ 4, true)),
     ("read_only", |_| read_only()),
     ("descriptors", |_| descriptors()),
     ("memory", memory),
 ];
 
-/// A store on a disk that runs full: the writer is told that there is no room, everything acknowledged can be read and
-/// is there when room was made.
-fn full(kind: &str, megabytes: u64, seed: u64) -> Result<String, String> {
+/// A store on a disk that another program fills while the store is in use: the writer is told that there is no room,
+/// everything acknowledged can be read and is there when room was made. `copied`: after a copy of the store's
+/// files that shares their bytes, so that rewriting them needs room.
+fn full(kind: &str, megabytes: u64, seed: u64, copied: bool) -> Result<String, String> {
     let host = Host::new(1024)?;
     let image = host.images().join("disk");
     let mut said = Vec::new();
     for durability in [Durability::Process, Durability::Sync] {
         for io in engines(seed) {
-            let what = format!("{kind}, {io}, {durability:?}");
+            let what = format!("{kind}, {io}, {durability:?}, copied: {copied}");
             make(kind, &image, megabytes)?;
             let mount = Mount::new(kind, &image, &host.point("disk"), "")?;
             let filler = mount.dir.join("filler");
-            fill(&filler, 12 << 20)?;
             let store = mount.dir.join("store");
             let mut writer = Writer::start(&[], io, durability, &store);
+            assert!(writer.acks.first(Duration::from_secs(60)), "{what}: no batch was acknowledged");
+            if copied {
+                std::fs::create_dir(mount.dir.join("copy")).map_err(|e| e.to_string())?;
+                // Tables go and segments are renamed meanwhile: what is there is copied.
+                let mut copied = 0;
+                for _ in 0..100 {
+                    for from in std::fs::read_dir(&store).map_err(|e| e.to_string())?.flatten() {
+                        let to = mount.dir.join("copy").join(from.file_name());
+                        let mut cp = Command::new("cp");
+                        let cp = cp.arg("--reflink=always").arg(from.path()).arg(to).output();
+                        let is_log = from.path().extension().is_some_and(|e| e == "log");
+                        copied += u32::from(is_log && cp.is_ok_and(|o| o.status.success()));
+                    }
+                    if copied > 0 {
+                        break;
+                    }
+                }
+                assert!(copied > 0, "{what}: no segment could be copied");
+            }
+            // Clean pages need room to be written again, so the writer meets the full disk with none that is dirty.
+            let pid = writer.process.id().to_string();
+            run(Command::new("kill").args(["-STOP", &pid]))?;
+            let filled = fill(&mount.dir, &filler);
+            run(Command::new("kill").args(["-CONT", &pid]))?;
+            filled?;
             let (status, words) = writer.ended(Duration::from_secs(100));
             assert_eq!(
                 status.code(),
@@ -62,14 +90,20 @@ fn full(kind: &str, megabytes: u64, seed: u64) -> Result<String, String> {
     Ok(format!("{} stores filled; the first said: {}", said.len(), said[0]))
 }
 
-/// Leaves no more than `room` bytes free.
-fn fill(path: &Path, room: u64) -> Result<(), String> {
+/// Takes all room that there is, when everything that waited for room has had it.
+fn fill(mount: &Path, path: &Path) -> Result<(), String> {
     use std::io::Write;
+    run(Command::new("sync").arg("-f").arg(mount))?;
     let mut f = std::fs::File::create(path).map_err(|e| e.to_string())?;
-    let block = vec![0x5au8; 1 << 20];
-    while f.write_all(&block).is_ok() && f.sync_data().is_ok() {}
-    let len = f.metadata().map_err(|e| e.to_string())?.len();
-    f.set_len(len.saturating_sub(room)).and_then(|()| f.sync_all()).map_err(|e| e.to_string())
+    // What was reserved for one round and not needed is there for the next.
+    for _ in 0..4 {
+        for block in [vec![0x5au8; 1 << 20], vec![0x5au8; 4096]] {
+            while f.write_all(&block).is_ok() {}
+        }
+        let _ = f.sync_data();
+        let _ = run(Command::new("sync").arg("-f").arg(mount));
+    }
+    Ok(())
 }
 
 fn read_only() -> Result<String, String> {

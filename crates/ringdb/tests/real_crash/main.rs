@@ -5,8 +5,9 @@
 //! crash is repeated (1 by default; above 1 every case takes every engine, else one chosen by the seed), `RINGDB_SEED`
 //! the moments.
 //!
-//! - *snapshots*: the file behind the device is copied at one instant, while a process writes, as a power cut leaves the
-//!   disk: all that reached the device is there, all that only the page cache had is gone. On ext4, xfs and btrfs.
+//! - *snapshots*: the file behind the device is copied at one instant, while a process writes, as a power cut
+//!   leaves the disk: all that reached the device is there, all that only the page cache had is gone. On
+//!   ext4, xfs and btrfs.
 //! - *shutdowns*: the file system stops at once without flushing (`xfs_io shutdown`), so that the writer sees the
 //!   failure too. On ext4 and xfs.
 //! - *full*, *read-only*, *descriptors*, *memory*: what the names say.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use ringdb::engineswap::engine::{Engine, RawFile, RawMap, RawQueue};
+use ringdb::engineswap::engine::{Engine, Lends, RawFile, RawMap, RawQueue};
 use ringdb::engineswap::{
     Alignment, Buf, DirEntry, Done, EngineInfo, Error, ErrorKind, File, FileLock, Io, Metadata, Op, OpKind,
     OpenHow, Purpose, Result,
@@ -19,7 +19,11 @@ pub struct Dying {
     /// Reads of files whose names end so fail, from this offset to that.
     bad: Mutex<Option<(String, Range<u64>)>>,
     failed_reads: AtomicI64,
+    /// Called before each open and read of a file.
+    before_read: Mutex<Option<Hook>>,
 }
+
+type Hook = Box<dyn FnMut() + Send>;
 
 impl Dying {
     /// Changes that still succeed; negative when some have failed.
@@ -34,6 +38,18 @@ impl Dying {
         *self.bad.lock().unwrap() = bad.map(|(name, range)| (name.to_string(), range));
     }
 
+    /// Has something happen before each open and read of a file.
+    #[allow(dead_code)] // not every test looks on
+    pub fn before_reads(&self, hook: impl FnMut() + Send + 'static) {
+        *self.before_read.lock().unwrap() = Some(Box::new(hook));
+    }
+
+    fn step(&self) {
+        if let Some(hook) = &mut *self.before_read.lock().unwrap() {
+            hook();
+        }
+    }
+
     /// Reads that have failed.
     #[allow(dead_code)] // not every test reads
     pub fn failed_reads(&self) -> i64 {
@@ -41,6 +57,7 @@ impl Dying {
     }
 
     fn read(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
+        self.step();
         match &*self.bad.lock().unwrap() {
             Some((name, bad))
                 if path.to_string_lossy().ends_with(name.as_str())
@@ -69,6 +86,7 @@ pub fn dying(after: i64, kind: ErrorKind) -> (Io, Arc<Dying>) {
         kind,
         bad: Mutex::new(None),
         failed_reads: AtomicI64::new(0),
+        before_read: Mutex::new(None),
     });
     let io = Io::from_uri("posix").unwrap();
     (Io::from_engine(Arc::new(DyingEngine { io, state: state.clone() })), state)
@@ -87,6 +105,7 @@ impl Engine for DyingEngine {
         if how.create || how.create_new || how.truncate {
             self.state.change("open")?;
         }
+        self.state.step();
         let file = self.io.open(path, how)?;
         Ok(File::from_raw(Arc::new(DyingFile { file, state: self.state.clone() })))
     }
@@ -137,13 +156,13 @@ fn run(mut op: Op) -> Done {
         (OpKind::Read, Buf::Aligned(b)) => {
             file.read_at(&mut b[..len], op.offset, op.purpose).map(|n| n as u64)
         }
-        (OpKind::Read, Buf::Frame(b)) => file.read_at(&mut b[..len], op.offset, op.purpose).map(|n| n as u64),
-        (OpKind::Read, Buf::Frames(frames)) => {
+        (OpKind::Read, Buf::Arena(b)) => file.read_at(&mut b[..len], op.offset, op.purpose).map(|n| n as u64),
+        (OpKind::Read, Buf::Pieces(pieces)) => {
             let mut total = 0;
             let mut result = Ok(());
-            for b in frames.iter_mut() {
+            for b in pieces.iter_mut() {
                 let want = b.len().min(len - total);
-                match file.read_at(&mut b[..want], op.offset + total as u64, op.purpose) {
+                match file.read_at(&mut b.to_fill()[..want], op.offset + total as u64, op.purpose) {
                     Ok(n) => total += n,
                     Err(e) => result = Err(e),
                 }
@@ -194,6 +213,10 @@ impl RawQueue for DyingQueue {
     fn pop(&mut self) -> Option<Done> {
         self.done.pop_front()
     }
+    fn lends(&mut self) -> Option<&mut dyn Lends> {
+        None
+    }
+
     fn in_flight(&self) -> usize {
         self.todo.len() + self.done.len()
     }

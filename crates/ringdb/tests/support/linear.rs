@@ -1,10 +1,10 @@
 //! Recorded histories of concurrent calls on a store, and the check that they are linearizable: that each call can be
 //! given one moment between its beginning and its end, such that all of them, in that order, give what was seen.
 //!
-//! Every call is a set of reads and writes that happen at one moment: a put writes one key, a batch several, a get reads
-//! one, a scan or a snapshot all of them. The search is that of Wing and Gong (1993) with Lowe's memory of what was
-//! tried (2017): depth first, next any call that nobody's end precedes, never twice the same set of calls with the same
-//! state.
+//! Every call is a set of reads and writes that happen at one moment: a put writes one key, a batch several,
+//! a get reads one, a scan or a snapshot all of them. The search is that of Wing and Gong (1993) with Lowe's
+//! memory of what was tried (2017): depth first, next any call that nobody's end precedes, never twice the
+//! same set of calls with the same state.
 #![allow(dead_code)]
 
 use std::collections::HashSet;

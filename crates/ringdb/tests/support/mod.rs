@@ -18,6 +18,12 @@ pub fn engines() -> Vec<&'static str> {
         .collect()
 }
 
+/// A simulated disk whose direct transfers must be aligned to `align` bytes.
+pub fn disk(seed: u64, align: u32) -> ringdb::engineswap::sim::Disk {
+    let config = ringdb::engineswap::uri::SimConfig { seed, align, ..Default::default() };
+    ringdb::engineswap::sim::Disk::from_config(&config).expect("a disk")
+}
+
 /// The seed of a random test: `RINGDB_SEED` if set, else from the clock. Always printed.
 pub fn seed(test: &str) -> u64 {
     let seed = match std::env::var("RINGDB_SEED") {

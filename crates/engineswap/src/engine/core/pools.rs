@@ -2,9 +2,9 @@
 
 use super::{Core, State};
 use crate::buf::Buf;
-use crate::engine::base;
+use crate::engine::exec;
+use crate::kind::OpKind;
 use crate::mem::{PoolBuf, ReadPool};
-use crate::op::OpKind;
 
 impl Core {
     /// The pool that a buffer for this read is still to be chosen from.
@@ -64,10 +64,10 @@ impl Core {
         }
         let now = self.stats.now();
         let since = *self.starving_since.get_or_insert(now);
-        if now.saturating_sub(since) >= base::NO_BUFFER.as_nanos() as u64 {
+        if now.saturating_sub(since) >= exec::NO_BUFFER.as_nanos() as u64 {
             self.starving_since = None;
             for i in std::mem::take(&mut self.starved) {
-                if let Some(e) = self.slots[i as usize].op.as_ref().map(base::no_buffer) {
+                if let Some(e) = self.slots[i as usize].op.as_ref().map(exec::no_buffer) {
                     self.finish(i, Err(e));
                 }
             }
@@ -82,7 +82,7 @@ impl Core {
     /// Waits a moment for one to come back.
     pub(crate) fn await_buffer(&self) {
         if let Some(pool) = self.starved.front().and_then(|i| self.pool(*i)) {
-            pool.await_return(base::NO_BUFFER / 20);
+            pool.await_return(exec::NO_BUFFER / 20);
         }
     }
 

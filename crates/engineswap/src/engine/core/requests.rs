@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::{Core, MAX_TRANSFER};
 use crate::buf::Buf;
-use crate::engine::base::{self, OsFile};
-use crate::op::OpKind;
+use crate::engine::exec;
+use crate::kind::OpKind;
+use crate::os::OsFile;
 
 /// One request to the kernel: what is left of an operation.
 #[derive(Clone, Copy, Debug)]
@@ -62,17 +63,17 @@ pub(crate) enum What {
 }
 
 impl Core {
-    /// What is left of an operation as a request to the kernel; `None` if it is to be done by plain calls:
-    /// a buffered write (the kernel would only hand it to a worker, unless that is what is wanted), a direct transfer that is not aligned,
-    /// a file of another kind of engine, a wrong argument, a file whose sync has failed.
+    /// What is left of an operation as a request to the kernel; `None` if it is to be done by plain calls: a buffered
+    /// write (the kernel would only hand it to a worker, unless that is what is wanted), a direct transfer that is not
+    /// aligned, a file of another kind of engine, a wrong argument, a file whose sync has failed.
     pub(crate) fn request(&mut self, i: u32) -> Option<Request> {
         let s = &mut self.slots[i as usize];
         let op = s.op.as_mut()?;
         let os: &OsFile = op.file.0.os()?;
-        if os.sim().is_some() != self.policy.simulated {
+        if os.other().is_some() != self.policy.simulated {
             return None;
         }
-        if base::check(op).is_err() {
+        if exec::check(op).is_err() {
             return None;
         }
         let (fd, flags) = (os.fd(), os.cache_flags());

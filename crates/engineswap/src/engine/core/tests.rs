@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::requests::What;
 use super::{Core, MAX_AGAIN, Policy};
 use crate::buf::{Buf, Piece};
+use crate::kind::{OpKind, Purpose};
 use crate::mem::{AlignedBuf, ReadPool};
-use crate::op::{Done, Op, OpKind, Purpose};
+use crate::op::{Done, Op};
 use crate::stats::Stats;
 use crate::{Direct, ErrorKind, File, Io, OpenHow};
 

@@ -14,7 +14,7 @@ fn made(depth: u32) -> Option<(tempfile::TempDir, Libaio, File, Arc<Stats>)> {
     let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let how = OpenHow::read_write().direct(Direct::Prefer);
     let config = LibaioConfig { depth };
-    let engine = Libaio { config, can, reasons: Vec::new(), spare: Arc::default() };
+    let engine = Libaio::new(config, can, Vec::new());
     let f = Io::from_uri("posix").unwrap().open(&dir.path().join("f"), &how).unwrap();
     let mut data = AlignedBuf::zeroed(64 * 4096);
     data.chunks_mut(4096).enumerate().for_each(|(i, page)| page.fill(i as u8));
@@ -110,25 +110,4 @@ fn a_refused_request_does_not_hold_up_the_rest() {
             _ => assert_eq!((result.unwrap(), b[7]), (4096, user as u8)),
         }
     }
-}
-
-#[test]
-fn contexts_are_used_again_when_they_are_large_enough() {
-    let spare = Spare::default();
-    let Ok((holds, first)) = spare.take(8) else {
-        println!("SKIPPED: io_setup does not work here");
-        return;
-    };
-    let id = first.0;
-    spare.give(holds, first);
-    let (holds, again) = spare.take(4).unwrap();
-    assert_eq!((holds, again.0), (8, id));
-    spare.give(holds, again);
-    let (holds, larger) = spare.take(16).unwrap();
-    assert_eq!(holds, 16);
-    assert_ne!(larger.0, id);
-    spare.give(holds, larger);
-    let many: Vec<_> = (0..SPARE + 2).map(|_| spare.take(8).unwrap()).collect();
-    many.into_iter().for_each(|(holds, c)| spare.give(holds, c));
-    assert_eq!(spare.0.lock().unwrap().len(), SPARE);
 }

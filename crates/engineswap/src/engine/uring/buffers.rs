@@ -1,20 +1,26 @@
 //! Registered buffers: one table for the engine, a copy of it in each ring.
 //!
-//! The engine's table is kept in a ring of its own, which is where the kernel's refusal shows at once; the queues' rings
-//! clone it (Linux 6.12), so that memory is pinned and counted once, or register the same memory themselves. A ring
-//! follows a change of the table at its next submission. What a table names is kept mapped by it, on the same pages,
-//! so an address found in a ring's copy always means the pages that the kernel has.
+//! The engine's table is kept in a ring of its own, which is where the kernel's refusal shows at once; the queues'
+//! rings clone it (Linux 6.12), so that memory is pinned and counted once, or register the same memory themselves. What
+//! a table names is kept mapped by it, on the same pages, so an address found in a ring's copy always means the pages
+//! that the kernel has.
+//!
+//! The kernel looks a request's place up when it starts the request, not when it takes it: a linked one after the one
+//! before it, one for a worker or of a polling thread whenever they come to it. So a ring follows a change of the table
+//! at its next submission if no request that names a place is in flight, and until then new requests name none.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::explain::explain;
+use super::raw::RawRing;
 use super::ring::{Ring, Setup};
 use super::sys;
 use crate::engine::{RawRegistration, Unregistered};
 use crate::mem::Region;
-use crate::uri::UringConfig;
+use crate::process::Process;
+use crate::uri::{UringConfig, UringOption};
 use crate::{Error, ErrorKind, Result};
 
 /// Places in a table.
@@ -45,6 +51,8 @@ pub(super) struct Buffers {
     version: AtomicU64,
     asked: bool,
     clones: Option<bool>,
+    /// A child after fork() has a table of its own.
+    process: Process,
 }
 
 impl Buffers {
@@ -56,6 +64,7 @@ impl Buffers {
                 version: AtomicU64::new(0),
                 asked: config.fixed_buffers == Some(true),
                 clones: config.clone_buffers,
+                process: Process::this(),
             })
         })
     }
@@ -96,7 +105,7 @@ impl Buffers {
                         return Err(explain(
                             "io_uring_register",
                             e,
-                            &["clone_buffers needs Linux 6.12".into()],
+                            &[UringOption::named("clone_buffers").needs()],
                         ));
                     }
                     (Err(_), None) => {}
@@ -122,6 +131,10 @@ impl Buffers {
     }
 
     fn remove(&self, places: &[usize]) {
+        if !self.process.is_this() {
+            // The table is the parent's, and its ring.
+            return;
+        }
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         for p in places {
             if let Some(fd) = &table.ring {
@@ -148,6 +161,7 @@ impl RawRegistration for Registered {
     }
 
     fn replace(&mut self, region: Region) -> Result<()> {
+        self.buffers.process.check()?;
         self.buffers.remove(&std::mem::take(&mut self.places));
         self.places = self.buffers.add(&region)?;
         Ok(())
@@ -169,39 +183,54 @@ pub(super) struct RingBuffers {
     /// The kernel has vectored transfers of registered buffers.
     vectors: bool,
     pieces: Pieces,
+    /// The slots of the queue whose requests in the ring name a place, and how many they are.
+    naming: Vec<bool>,
+    in_flight: u32,
+    /// The engine's table has changed and this one has not yet.
+    behind: bool,
 }
 
 impl RingBuffers {
-    pub(super) fn new(engine: &Arc<Buffers>, vectors: bool) -> RingBuffers {
-        RingBuffers { engine: Arc::clone(engine), seen: 0, has_table: false, vectors, pieces: Vec::new() }
+    pub(super) fn new(engine: &Arc<Buffers>, vectors: bool, slots: u32) -> RingBuffers {
+        RingBuffers {
+            engine: Arc::clone(engine),
+            seen: 0,
+            has_table: false,
+            vectors,
+            pieces: Vec::new(),
+            naming: vec![false; slots as usize],
+            in_flight: 0,
+            behind: false,
+        }
     }
 
-    /// Follows the engine's table. If the kernel refuses (memory), the ring goes on without.
-    pub(super) fn follow(&mut self, ring: &Ring) {
-        if self.engine.version.load(Ordering::Acquire) == self.seen {
+    /// Follows the engine's table, as soon as no request in the ring may still look a place up. If the kernel refuses
+    /// (memory), the ring goes on without.
+    pub(super) fn follow(&mut self, ring: RawFd) {
+        self.behind = self.engine.version.load(Ordering::Acquire) != self.seen;
+        if !self.behind || self.in_flight > 0 {
             return;
         }
+        self.behind = false;
         let engine = Arc::clone(&self.engine);
         let table = engine.table.lock().unwrap_or_else(PoisonError::into_inner);
         self.seen = engine.version.load(Ordering::Acquire);
         let done = match &table.ring {
             Some(from) => self.clone_from(ring, from),
-            None => self.register_anew(ring.fd(), &table.pieces),
+            None => self.register_anew(ring, &table.pieces),
         };
         self.pieces = if done.is_ok() { table.pieces.clone() } else { Vec::new() };
     }
 
-    fn clone_from(&mut self, ring: &Ring, from: &OwnedFd) -> std::result::Result<(), i32> {
-        // SAFETY: the ring is open as long as it is borrowed.
-        let to = unsafe { BorrowedFd::borrow_raw(ring.fd()) };
-        if self.has_table && clone(&to, from, true).is_err() {
+    fn clone_from(&mut self, ring: RawFd, from: &OwnedFd) -> std::result::Result<(), i32> {
+        if self.has_table && clone(&ring, from, true).is_err() {
             // Linux 6.12 does not replace.
-            drop_table(ring.fd());
+            drop_table(ring);
             self.has_table = false;
         } else if self.has_table {
             return Ok(());
         }
-        clone(&to, from, false)?;
+        clone(&ring, from, false)?;
         self.has_table = true;
         Ok(())
     }
@@ -216,14 +245,32 @@ impl RingBuffers {
         filled.into_iter().try_for_each(|(i, p)| put(fd, i, Some(p)))
     }
 
+    /// The request of this slot is put into the ring and names a place.
+    pub(super) fn names(&mut self, slot: u32) {
+        if let Some(n) = self.naming.get_mut(slot as usize).filter(|n| !**n) {
+            *n = true;
+            self.in_flight += 1;
+        }
+    }
+
+    /// The request of this slot is out of the ring.
+    pub(super) fn is_out(&mut self, slot: u32) {
+        if self.naming.get_mut(slot as usize).is_some_and(std::mem::take) {
+            self.in_flight -= 1;
+        }
+    }
+
     /// The place whose memory holds all of these bytes.
     pub(super) fn find(&self, ptr: *const u8, len: u32) -> Option<u16> {
+        if self.behind {
+            return None;
+        }
         self.pieces.iter().position(|p| holds(p, ptr as usize, len as usize)).map(|i| i as u16)
     }
 
     /// The place whose memory holds all bytes of these vectors, if the kernel takes it for vectored transfers.
     pub(super) fn find_all(&self, iov: &[libc::iovec]) -> Option<u16> {
-        let first = iov.first().filter(|_| self.vectors)?;
+        let first = iov.first().filter(|_| self.vectors && !self.behind)?;
         let inside = |p: &Option<Piece>, v: &libc::iovec| holds(p, v.iov_base as usize, v.iov_len);
         let i = self.pieces.iter().position(|p| inside(p, first))?;
         iov.iter().all(|v| inside(&self.pieces[i], v)).then_some(i as u16)

@@ -4,20 +4,22 @@
 //! table when it first meets it. So to find a file again is to compare one number. A file that finds every place taken
 //! is used by its descriptor, as without a table.
 //!
-//! What a table names, the kernel keeps open. When a file is closed, its places are emptied first: by the closing thread,
-//! so that the file is really closed when [`crate::File`]'s last clone is gone. On rings of a single issuer only the
-//! ring's own thread may do so; it does at its next call (`submit`, `wait`, `pop`, `cancel`) or when the queue is
-//! dropped. A file in the table of such a ring whose thread does something else for an hour is kept open for an hour,
-//! so `fixed_files` goes without `single_issuer` unless both are asked for.
+//! What a table names, the kernel keeps open. When a file is closed, its places are emptied first: by the closing
+//! thread, so that the file is really closed when [`crate::File`]'s last clone is gone. On rings of a single issuer
+//! only the ring's own thread may do so; it does at its next call (`submit`, `wait`, `pop`, `cancel`) or when the queue
+//! is dropped. A file in the table of such a ring whose thread does something else for an hour is kept open for an
+//! hour, so `fixed_files` goes without `single_issuer` unless both are asked for.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::raw::RawRing;
 use super::ring::Ring;
 use super::sys;
-use crate::engine::OsFile;
-use crate::engine::base::{FileSlot, SlotOwner};
+use crate::os::OsFile;
+use crate::os::{FileSlot, SlotOwner};
+use crate::process::Process;
 
 /// Places in a table: 8 bytes each here and in the kernel.
 const PLACES: u32 = 1024;
@@ -35,6 +37,8 @@ pub(super) struct Files {
     next_id: AtomicU64,
     places: u32,
     tables: Mutex<Vec<Weak<Table>>>,
+    /// A child after fork() has places of its own.
+    process: Process,
 }
 
 /// A ring's table, as the threads see it that close files.
@@ -42,7 +46,7 @@ struct Table {
     /// The ring, until it is closed; locked while a place is changed.
     ring: Mutex<Option<RawFd>>,
     /// The process that made the ring. A child of it has the descriptor, but the table is not the child's to change.
-    process: u32,
+    process: Process,
     /// The id of the file in each place, 0 in empty ones.
     ids: Box<[AtomicU64]>,
     /// Only the ring's own thread may change places.
@@ -54,7 +58,7 @@ struct Table {
 
 impl Table {
     fn is_of_parent(&self) -> bool {
-        self.process != std::process::id()
+        !self.process.is_this()
     }
 
     /// Empties a place if it has this file.
@@ -96,6 +100,7 @@ impl Files {
             next_id: AtomicU64::new(1),
             places,
             tables: Mutex::new(Vec::new()),
+            process: Process::this(),
         })
     }
 
@@ -113,6 +118,9 @@ impl Files {
 
 impl SlotOwner for Files {
     fn release(&self, number: u32, id: u64) {
+        if !self.process.is_this() {
+            return;
+        }
         let tables: Vec<Arc<Table>> = lock(&self.tables).iter().filter_map(Weak::upgrade).collect();
         for t in tables {
             if t.owned { t.leave(number, id) } else { t.empty(number, id) }
@@ -135,7 +143,7 @@ impl RingFiles {
         sys::register_sparse(ring.fd(), sys::REGISTER_FILES2, files.places)?;
         let table = Arc::new(Table {
             ring: Mutex::new(Some(ring.fd())),
-            process: std::process::id(),
+            process: Process::this(),
             ids: (0..files.places).map(|_| AtomicU64::new(0)).collect(),
             owned: ring.is_of_single_issuer(),
             closed: Mutex::new(Vec::new()),
@@ -183,7 +191,10 @@ impl RingFiles {
 impl Drop for RingFiles {
     /// Not only when the kernel gets to taking the closed ring apart.
     fn drop(&mut self) {
-        if let (Some(fd), false) = (lock(&self.table.ring).take(), self.table.is_of_parent()) {
+        if self.table.is_of_parent() {
+            return;
+        }
+        if let Some(fd) = lock(&self.table.ring).take() {
             // SAFETY: no argument. It fails only if there is no table.
             let _ = unsafe { sys::register(fd, sys::UNREGISTER_FILES, std::ptr::null(), 0) };
         }

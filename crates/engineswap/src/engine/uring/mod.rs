@@ -7,17 +7,20 @@
 mod buffers;
 mod explain;
 mod files;
+#[cfg(test)]
+mod model;
 mod polling;
 mod pools;
 mod queue;
+mod raw;
 mod ring;
 mod setup;
 mod sys;
 #[cfg(test)]
 mod tests;
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Arc, OnceLock};
 
 use self::buffers::{Buffers, RingBuffers};
 use self::explain::explain;
@@ -25,14 +28,18 @@ use self::files::{Files, RingFiles};
 use self::polling::Polling;
 use self::pools::RingPools;
 use self::queue::{Registered, UringQueue};
+use self::raw::RawRing;
 use self::ring::{Ring, Setup};
-use super::base::{Driver, OsEngine};
-use super::{Engine, OsFile, RawQueue, RawRegistration, Unregistered};
-use crate::io::EngineInfo;
+use super::owned::Owned;
+use super::{Engine, RawQueue, RawRegistration, Unregistered};
+use crate::engine::driver::{Driver, OsEngine};
+use crate::info::EngineInfo;
 use crate::mem::Region;
+use crate::os::OsFile;
+use crate::process::OfProcess;
 use crate::stats::Stats;
-use crate::uri::UringConfig;
-use crate::{Error, Result};
+use crate::uri::{UringConfig, UringOption};
+use crate::{Error, ErrorKind, Result};
 
 /// The flags of a ring that one thread alone uses. With coop_taskrun a completion would wait for the thread that
 /// submitted it to call the kernel again, while another thread waits for the completion.
@@ -46,17 +53,14 @@ pub fn open(config: &UringConfig, mut reasons: Vec<String>) -> Result<Arc<dyn En
     let mut uring = Uring {
         config: setup::resolved(config, &setup),
         setup,
-        shared: shared_thread(config, &setup)?,
-        buffers: Buffers::new(config),
+        mine: OfProcess::new(Mine::new(config)),
         fixed_vectors: false,
         chooses: provided_buffers(config)?,
-        polling: Polling::default(),
-        files: (config.fixed_files == Some(true)).then(Files::new),
         reasons: Vec::new(),
     };
     // Whatever else was asked for shows now, not at the first queue.
     let first = uring.ring(1)?;
-    uring.registered(&first)?;
+    uring.registered(&first, 1)?;
     uring.fixed_vectors = first.knows(&[sys::OP_READV_FIXED, sys::OP_WRITEV_FIXED]);
     reasons.push(match config.iopoll {
         true => {
@@ -77,7 +81,7 @@ fn provided_buffers(config: &UringConfig) -> Result<bool> {
     match pools::probe() {
         Ok(()) => Ok(true),
         Err(_) if config.provided_buffers.is_none() => Ok(false),
-        Err(e) => Err(explain("io_uring_register", e, &["provided_buffers needs Linux 5.19".into()])),
+        Err(e) => Err(explain("io_uring_register", e, &[UringOption::named("provided_buffers").needs()])),
     }
 }
 
@@ -93,21 +97,54 @@ fn shared_thread(config: &UringConfig, setup: &Setup) -> Result<Option<OwnedFd>>
     fd.try_clone_to_owned().map(Some).map_err(|e| Error::from_std("io_uring_setup", &e))
 }
 
+/// What belongs to the rings of one process. Nothing of it goes from a parent to its child: the kernel would take the
+/// parent's memory, files and threads for it.
+struct Mine {
+    /// The ring whose polling thread the others share, if they do.
+    shared: OnceLock<OwnedFd>,
+    buffers: Option<Arc<Buffers>>,
+    files: Option<Arc<Files>>,
+    polling: Polling,
+}
+
+impl Mine {
+    fn new(config: &UringConfig) -> Mine {
+        Mine {
+            shared: OnceLock::new(),
+            buffers: Buffers::new(config),
+            files: (config.fixed_files == Some(true)).then(Files::new),
+            polling: Polling::default(),
+        }
+    }
+
+    /// The ring whose polling thread is shared, set up when it is first asked for.
+    fn shared_thread(&self, config: &UringConfig, setup: &Setup) -> Result<Option<RawFd>> {
+        if self.shared.get().is_none()
+            && let Some(fd) = shared_thread(config, setup)?
+        {
+            // Another thread may have been faster: then this ring goes.
+            let _ = self.shared.set(fd);
+        }
+        Ok(self.shared.get().map(|fd| fd.as_raw_fd()))
+    }
+}
+
 struct Uring {
     config: UringConfig,
     setup: Setup,
-    shared: Option<OwnedFd>,
-    buffers: Option<Arc<Buffers>>,
+    mine: OfProcess<Mine>,
     /// The kernel has vectored transfers of registered buffers (Linux 6.15).
     fixed_vectors: bool,
-    files: Option<Arc<Files>>,
     /// The kernel chooses the buffers of pools.
     chooses: bool,
-    polling: Polling,
     reasons: Vec<String>,
 }
 
 impl Uring {
+    fn mine(&self) -> &Mine {
+        self.mine.get(|| Mine::new(&self.config))
+    }
+
     /// A ring of the calling thread.
     fn ring(&self, depth: u32) -> Result<Ring> {
         self.ring_for(depth, true)
@@ -119,29 +156,26 @@ impl Uring {
         // What a polling thread has not taken yet is in the way of what comes next.
         let entries = if c.sqpoll { depth * 2 } else { depth };
         // And an operation with a time limit takes two places.
-        let how = Setup { share: self.shared.as_ref().map(|fd| fd.as_raw_fd()), ..self.setup };
+        let how = Setup { share: self.mine().shared_thread(c, &self.setup)?, ..self.setup };
         let how = if one_thread { how } else { Setup { flags: how.flags & !ONE_THREAD, ..how } };
         let mut ring = Ring::new(entries.next_power_of_two().max(2), &how)
             .map_err(|e| explain("io_uring_setup", e, &[]))?;
-        let refused = |e, what: &str| explain("io_uring_register", e, &[what.to_string()]);
+        let refused = |e, option| explain("io_uring_register", e, &[UringOption::named(option).needs()]);
         if c.bounded_workers.is_some() || c.unbounded_workers.is_some() {
+            let limited = if c.bounded_workers.is_some() { "bounded_workers" } else { "unbounded_workers" };
             ring.limit_workers(c.bounded_workers.unwrap_or(0), c.unbounded_workers.unwrap_or(0))
-                .map_err(|e| refused(e, "bounded_workers and unbounded_workers need Linux 5.15"))?;
+                .map_err(|e| refused(e, limited))?;
         }
         if !c.worker_cpus.is_empty() {
-            ring.bind_workers(&c.worker_cpus)
-                .map_err(|e| refused(e, "worker_cpus needs Linux 5.14 and CPUs that this thread may use"))?;
+            ring.bind_workers(&c.worker_cpus).map_err(|e| refused(e, "worker_cpus"))?;
         }
         if c.min_wait_us.is_some() && !ring.has_min_wait() {
-            return Err(refused(libc::EINVAL, "min_wait_us needs Linux 6.12"));
+            return Err(refused(libc::EINVAL, "min_wait_us"));
         }
         if one_thread && c.registered_ring != Some(false) {
             match ring.register_ring() {
                 Err(e) if c.registered_ring == Some(true) => {
-                    return Err(refused(
-                        e,
-                        "registered_ring needs Linux 5.18 and at most 16 rings in a thread",
-                    ));
+                    return Err(refused(e, "registered_ring"));
                 }
                 _ => {}
             }
@@ -152,13 +186,13 @@ impl Uring {
 
 impl Uring {
     /// What a ring has registered.
-    fn registered(&self, ring: &Ring) -> Result<Registered> {
-        let files = self.files.as_ref().map(|f| RingFiles::new(f, ring)).transpose();
+    fn registered(&self, ring: &Ring, depth: u32) -> Result<Registered> {
+        let files = self.mine().files.as_ref().map(|f| RingFiles::new(f, ring)).transpose();
         Ok(Registered {
-            buffers: self.buffers.as_ref().map(|b| RingBuffers::new(b, self.fixed_vectors)),
+            buffers: self.mine().buffers.as_ref().map(|b| RingBuffers::new(b, self.fixed_vectors, depth)),
             pools: self.chooses.then(RingPools::default),
             files: files
-                .map_err(|e| explain("io_uring_register", e, &["fixed_files needs Linux 5.19".into()]))?,
+                .map_err(|e| explain("io_uring_register", e, &[UringOption::named("fixed_files").needs()]))?,
         })
     }
 }
@@ -171,26 +205,41 @@ impl Driver for Uring {
     }
 
     fn opened(&self, file: &OsFile) -> Result<()> {
-        if self.config.iopoll { self.polling.check(file, &self.setup) } else { Ok(()) }
+        if self.config.iopoll { self.mine().polling.check(file, &self.setup) } else { Ok(()) }
     }
 
     fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
         let depth = depth.clamp(1, self.config.depth);
         let ring = self.ring(depth)?;
-        let registered = self.registered(&ring)?;
-        Ok(Box::new(UringQueue::new(ring, depth, &self.config, registered, stats)))
+        let registered = self.registered(&ring, depth)?;
+        Ok(Box::new(Owned::new(UringQueue::new(ring, depth, &self.config, registered, stats))))
     }
 
     fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
         let depth = depth.clamp(1, self.config.depth);
         let ring = self.ring_for(depth, false)?;
-        let registered = self.registered(&ring)?;
+        let registered = self.registered(&ring, depth)?;
         let queue = UringQueue::new(ring, depth, &self.config, registered, stats);
-        Ok(Box::new(queue.shared(&self.config)?))
+        Ok(Box::new(Owned::new(queue.shared(&self.config)?)))
+    }
+
+    fn loose_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
+        if !self.config.worker_cpus.is_empty() {
+            // Workers are bound for the thread that sets a ring up, not for those that it is handed to.
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "queue",
+                "worker_cpus binds one thread's workers",
+            ));
+        }
+        let depth = depth.clamp(1, self.config.depth);
+        let ring = self.ring_for(depth, false)?;
+        let registered = self.registered(&ring, depth)?;
+        Ok(Box::new(Owned::new(UringQueue::new(ring, depth, &self.config, registered, stats))))
     }
 
     fn register_buffers(&self, region: Region) -> Result<Box<dyn RawRegistration>> {
-        match &self.buffers {
+        match &self.mine().buffers {
             Some(b) => b.register(region),
             None => Ok(Box::new(Unregistered("fixed_buffers is off".into()))),
         }
@@ -198,5 +247,10 @@ impl Driver for Uring {
 
     fn run_depth(&self) -> u32 {
         self.config.depth
+    }
+
+    /// A polled ring does not take buffered reads: they are plain calls there.
+    fn cached_first(&self) -> bool {
+        self.config.iopoll
     }
 }

@@ -7,11 +7,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::raw::RawRing;
 use super::ring::{Ring, Setup};
 use super::sys;
 use crate::engine::core::NOT_POLLED;
-use crate::engine::{OsFile, RawFile};
 use crate::mem::AlignedBuf;
+use crate::os::{OsFile, RawFile};
 use crate::{Error, ErrorKind, Result};
 
 /// Looks at the completions, a millisecond apart, before the device is given up.

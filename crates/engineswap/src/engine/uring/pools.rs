@@ -1,11 +1,10 @@
 //! Pools whose buffers the kernel chooses: which of them a ring knows, and by which number.
 //!
 //! A ring gets to know a pool when a read first brings it, unless another ring has it already. It forgets the pool when
-//! the queue is dropped, when nobody else has the pool any more and another one needs its number, and when the kernel is
-//! left with buffers that no read wants (after reads that failed), so that these can be used elsewhere.
+//! the queue is dropped, when nobody else has the pool any more and another one needs its number, and when the kernel
+//! is left with buffers that no read wants (after reads that failed), so that these can be used elsewhere.
 
-use std::os::fd::AsRawFd;
-
+use super::raw::RawRing;
 use super::ring::{Ring, Setup};
 use super::sys;
 use crate::mem::{PoolBuf, ReadPool};
@@ -26,12 +25,12 @@ impl RingPools {
     }
 
     /// Whether the ring knows the pool, after trying to make it so.
-    pub(super) fn knows(&mut self, ring: &Ring, pool: &ReadPool) -> bool {
+    pub(super) fn knows(&mut self, ring: &impl RawRing, pool: &ReadPool) -> bool {
         self.group(pool).is_some() || self.meet(ring, pool)
     }
 
     #[cold]
-    fn meet(&mut self, ring: &Ring, pool: &ReadPool) -> bool {
+    fn meet(&mut self, ring: &impl RawRing, pool: &ReadPool) -> bool {
         for i in 0..POOLS {
             if self.known[i].as_ref().is_some_and(ReadPool::is_alone) {
                 self.forget(ring, i);
@@ -45,7 +44,7 @@ impl RingPools {
         met
     }
 
-    fn forget(&mut self, ring: &Ring, i: usize) {
+    fn forget(&mut self, ring: &impl RawRing, i: usize) {
         if let Some(pool) = self.known[i].take() {
             pool.detach(|| unregister(ring, i as u16));
         }
@@ -59,7 +58,7 @@ impl RingPools {
     }
 
     /// Such a read has ended with these flags of its completion: the buffer that it has.
-    pub(super) fn chosen(&mut self, ring: &Ring, pool: &ReadPool, flags: u32) -> Option<PoolBuf> {
+    pub(super) fn chosen(&mut self, ring: &impl RawRing, pool: &ReadPool, flags: u32) -> Option<PoolBuf> {
         let id = (flags & sys::CQE_BUFFER != 0).then_some((flags >> 16) as u16);
         let (buf, left_over) = pool.chosen(id);
         if let (true, Some(i)) = (left_over, self.group(pool)) {
@@ -69,7 +68,7 @@ impl RingPools {
     }
 
     /// The ring is about to be closed, with nothing in flight.
-    pub(super) fn leave(mut self, ring: &Ring) {
+    pub(super) fn leave(mut self, ring: &impl RawRing) {
         (0..POOLS).for_each(|i| self.forget(ring, i));
     }
 }
@@ -89,26 +88,24 @@ pub(super) fn probe() -> Result<(), i32> {
 
 /// struct io_uring_buf_reg.
 #[repr(C)]
-#[derive(Default)]
-struct BufReg {
-    address: u64,
-    entries: u32,
-    group: u16,
+#[derive(Clone, Copy, Default)]
+pub(super) struct BufReg {
+    pub(super) address: u64,
+    pub(super) entries: u32,
+    pub(super) group: u16,
     flags: u16,
     reserved: [u64; 3],
 }
 
-fn register(ring: &Ring, group: u16, list: *mut u8, entries: u32) -> Result<(), i32> {
+fn register(ring: &impl RawRing, group: u16, list: *mut u8, entries: u32) -> Result<(), i32> {
     let arg = BufReg { address: list as u64, entries, group, ..BufReg::default() };
     // SAFETY: that structure, which the kernel reads. The pool keeps the list's memory until the kernel has
     // forgotten it.
-    unsafe { sys::register(ring.fd().as_raw_fd(), sys::REGISTER_PBUF_RING, (&raw const arg).cast(), 1) }
-        .map(drop)
+    unsafe { ring.register(sys::REGISTER_PBUF_RING, (&raw const arg).cast(), 1) }.map(drop)
 }
 
-fn unregister(ring: &Ring, group: u16) -> Result<(), i32> {
+fn unregister(ring: &impl RawRing, group: u16) -> Result<(), i32> {
     let arg = BufReg { group, ..BufReg::default() };
     // SAFETY: as above.
-    unsafe { sys::register(ring.fd().as_raw_fd(), sys::UNREGISTER_PBUF_RING, (&raw const arg).cast(), 1) }
-        .map(drop)
+    unsafe { ring.register(sys::UNREGISTER_PBUF_RING, (&raw const arg).cast(), 1) }.map(drop)
 }

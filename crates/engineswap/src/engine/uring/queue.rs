@@ -7,13 +7,15 @@ use std::sync::Arc;
 use super::buffers::RingBuffers;
 use super::files::RingFiles;
 use super::pools::RingPools;
+use super::raw::RawRing;
 use super::ring::Ring;
 use super::sys::{self, Sqe};
 use crate::engine::bell::{Bell, FdWaiter};
 use crate::engine::core::{Core, Policy, Request, What};
 use crate::engine::interruptions::Interruptions;
-use crate::engine::{RawQueue, RawWaiter};
+use crate::engine::{Lends, RawQueue, RawWaiter};
 use crate::op::{Done, Op};
+use crate::process::Process;
 use crate::stats::Stats;
 use crate::uri::UringConfig;
 use crate::{Error, Result};
@@ -28,8 +30,8 @@ fn broken(errno: i32) -> Error {
     Error::from_errno("io_uring_enter", errno).detail("the ring is broken")
 }
 
-pub(super) struct UringQueue {
-    ring: Ring,
+pub(super) struct UringQueue<R: RawRing = Ring> {
+    ring: R,
     core: Core,
     /// Slots of the requests in the ring that the kernel has not taken, in order.
     queued: VecDeque<(u32, bool)>,
@@ -50,7 +52,7 @@ pub(super) struct UringQueue {
     /// Pools whose buffers the kernel chooses, if it is to.
     pools: Option<RingPools>,
     /// Who made it.
-    process: u32,
+    process: Process,
 }
 
 /// What a ring has registered.
@@ -75,14 +77,16 @@ impl UringQueue {
         }
         Ok(self)
     }
+}
 
+impl<R: RawRing> UringQueue<R> {
     pub(super) fn new(
-        ring: Ring,
+        ring: R,
         depth: u32,
         config: &UringConfig,
         registered: Registered,
         stats: &Arc<Stats>,
-    ) -> UringQueue {
+    ) -> UringQueue<R> {
         let mut core = Core::new(depth, stats);
         core.set_policy(Policy {
             workers: true,
@@ -92,6 +96,7 @@ impl UringQueue {
             // A limit is a link, too.
             limits: !config.sqpoll && !config.iopoll,
             shared: false,
+            lends: false,
             simulated: false,
         });
         UringQueue {
@@ -104,7 +109,7 @@ impl UringQueue {
             buffers: registered.buffers,
             files: registered.files,
             pools: registered.pools,
-            process: std::process::id(),
+            process: Process::this(),
             interruptions: Interruptions::default(),
             links: !config.sqpoll,
             group: config.reap.unwrap_or(1),
@@ -121,7 +126,7 @@ impl UringQueue {
         }
         self.core.tick();
         if let Some(b) = &mut self.buffers {
-            b.follow(&self.ring);
+            b.follow(self.ring.fd());
         }
         while self.ring.space() > 0 {
             let Some(mut i) = self.core.next_pending() else { break };
@@ -223,6 +228,9 @@ impl UringQueue {
             // The index of the buffer is the first of the remaining fields.
             s.rest[0] = u64::from(place.to_le());
             self.core.stats().fixed();
+            if let Some(b) = &mut self.buffers {
+                b.names(i);
+            }
         }
         let known = self.files.as_ref().zip(self.core.file(i));
         if let Some(number) = known.and_then(|(files, file)| files.find(file)) {
@@ -283,6 +291,7 @@ impl UringQueue {
                 // limit now. A cancellation is asked for again.
                 self.lost += 1;
             } else {
+                self.is_out(i);
                 self.chosen(i, 0);
                 if linked { self.core.unlink(i) } else { self.core.take_back(i) }
             }
@@ -328,11 +337,19 @@ impl UringQueue {
             }
             // A stale tag has no slot any more.
             if let Some(i) = self.core.slot_of(tag) {
+                self.is_out(i);
                 self.chosen(i, flags);
                 self.core.complete(i, i64::from(res));
             }
         }
         any
+    }
+
+    /// The request of this slot is out of the ring.
+    fn is_out(&mut self, i: u32) {
+        if let Some(b) = &mut self.buffers {
+            b.is_out(i);
+        }
     }
 
     /// Takes over the buffer that the kernel has chosen for a read, if it was to, and has.
@@ -358,7 +375,7 @@ impl UringQueue {
     }
 }
 
-impl RawQueue for UringQueue {
+impl<R: RawRing> RawQueue for UringQueue<R> {
     fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
         self.core.push(op)
     }
@@ -374,6 +391,8 @@ impl RawQueue for UringQueue {
     }
 
     fn wait(&mut self, min: usize) -> Result<()> {
+        // Groups are waited for once, if that is bounded in time: what has not come then is waited for plainly.
+        let mut over = false;
         loop {
             self.build();
             let missing = min.min(self.core.in_flight()).saturating_sub(self.core.ready());
@@ -391,11 +410,14 @@ impl RawQueue for UringQueue {
             }
             let group = match missing {
                 0 => 0,
+                n if over => n,
                 n => {
                     n.max(self.group.saturating_sub(self.core.ready() as u32)).min(self.core.running() as u32)
                 }
             };
-            self.enter(group, if group > missing { self.min_wait_us } else { 0 })?;
+            let bound = if group > missing { self.min_wait_us } else { 0 };
+            over |= bound > 0;
+            self.enter(group, bound)?;
         }
     }
 
@@ -458,6 +480,10 @@ impl RawQueue for UringQueue {
         self.core.holds(user)
     }
 
+    fn lends(&mut self) -> Option<&mut dyn Lends> {
+        Some(&mut self.core)
+    }
+
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         self.waiter.clone()
     }
@@ -467,9 +493,9 @@ impl RawQueue for UringQueue {
     }
 }
 
-impl Drop for UringQueue {
+impl<R: RawRing> Drop for UringQueue<R> {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if !self.process.is_this() {
             // A child after fork() lets go of its descriptor and mapping; what is in flight and registered is its
             // parent's.
             let core = Core::new(1, &self.core.shared_stats());
@@ -477,6 +503,7 @@ impl Drop for UringQueue {
             std::mem::forget((self.files.take(), self.pools.take()));
             return;
         }
+        self.core.stop_lending();
         self.core.discard_pending();
         if self.drain().is_err() {
             // The kernel may still write to these buffers: they are never freed.

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
+use super::raw::RawRing;
 use super::sys::{self, Cqe, Params, Sqe};
 
 /// Memory shared with the kernel.
@@ -78,7 +79,7 @@ pub(super) struct Ring {
     cq_tail: NonNull<AtomicU32>,
     cq_mask: u32,
     cqes: NonNull<Cqe>,
-    /// The next free request; the kernel sees it at the next [`Ring::enter`].
+    /// The next free request; the kernel sees it at the next [`RawRing::enter`].
     tail: u32,
     /// Requests put in and not yet taken by the kernel.
     queued: u32,
@@ -158,18 +159,9 @@ impl Ring {
         unsafe { w.as_ref() }
     }
 
-    pub(super) fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-
     /// Whether only the thread that made it may register anything with it.
     pub(super) fn is_of_single_issuer(&self) -> bool {
         self.flags & sys::SETUP_SINGLE_ISSUER != 0
-    }
-
-    /// System calls that `enter` made.
-    pub(super) fn calls(&self) -> u64 {
-        self.calls
     }
 
     /// Whether a wait can be bounded in time while fewer than asked for are there.
@@ -238,72 +230,6 @@ impl Ring {
         self.flags & sys::SETUP_SQPOLL != 0
     }
 
-    /// Free places for requests.
-    pub(super) fn space(&self) -> u32 {
-        match self.polled_submission() {
-            true => {
-                let head = self.word(self.sq_head).load(Ordering::Acquire);
-                self.sq_entries - self.tail.wrapping_sub(head).min(self.sq_entries)
-            }
-            false => self.sq_entries - self.queued,
-        }
-    }
-
-    /// Requests that the kernel has not taken.
-    pub(super) fn queued(&self) -> u32 {
-        self.queued
-    }
-
-    /// Puts a request in; false if the ring is full.
-    ///
-    /// # Safety
-    /// What the request points to must stay valid, and untouched if the kernel writes to it, until its
-    /// completion was taken out or the request was given back by [`Ring::enter`].
-    pub(super) unsafe fn put(&mut self, sqe: Sqe) -> bool {
-        if self.space() == 0 {
-            return false;
-        }
-        // SAFETY: the masked index is within the array of requests, and the kernel does not look at this place
-        // before the tail passes it.
-        unsafe { self.sqes.add((self.tail & self.sq_mask) as usize).write(sqe) };
-        self.tail = self.tail.wrapping_add(1);
-        self.queued += 1;
-        true
-    }
-
-    /// Links the request put in last to the one that is put in next.
-    pub(super) fn link_last(&mut self) {
-        if self.queued > 0 {
-            let i = (self.tail.wrapping_sub(1) & self.sq_mask) as usize;
-            // SAFETY: as in `put`: within the array, and not yet shown to the kernel.
-            unsafe { (*self.sqes.add(i).as_ptr()).flags |= sys::IOSQE_IO_LINK };
-        }
-    }
-
-    /// Hands the queued requests to the kernel and waits for `min` completions; if `min_wait_us` is not 0, for one
-    /// after that time. Requests that the kernel did not take are out of the ring again; returns how many it took.
-    pub(super) fn enter(&mut self, min: u32, min_wait_us: u32) -> Result<u32, i32> {
-        self.word(self.sq_tail).store(self.tail, Ordering::Release);
-        if self.polled_submission() {
-            return self.enter_polled(min, min_wait_us);
-        }
-        let eager = sys::SETUP_DEFER_TASKRUN | sys::SETUP_IOPOLL;
-        let events = min > 0 || self.flags & eager != 0 || self.needs_enter();
-        let result = self.call(self.queued, min, if events { sys::ENTER_GETEVENTS } else { 0 }, min_wait_us);
-        // Without a polling thread the kernel takes requests only during the call, so its head tells exactly
-        // what it took, whatever the call returned.
-        let head = self.word(self.sq_head).load(Ordering::Acquire);
-        let left = self.tail.wrapping_sub(head);
-        let took = self.queued.saturating_sub(left);
-        self.tail = head;
-        self.queued = 0;
-        self.word(self.sq_tail).store(self.tail, Ordering::Release);
-        match result {
-            Err(e) if took == 0 => Err(e),
-            _ => Ok(took),
-        }
-    }
-
     /// The polling thread takes what the tail has passed; it has to be called only if it sleeps.
     fn enter_polled(&mut self, min: u32, min_wait_us: u32) -> Result<u32, i32> {
         // The tail must be seen before the flag is read: the thread sets the flag, then looks at the tail again.
@@ -322,10 +248,7 @@ impl Ring {
         if flags == 0 {
             return Ok(took);
         }
-        match self.call(took, min, flags, min_wait_us) {
-            Err(e) if took == 0 => Err(e),
-            _ => Ok(took),
-        }
+        entered(self.call(took, min, flags, min_wait_us), took)
     }
 
     fn call(&mut self, submit: u32, min: u32, flags: u32, min_wait_us: u32) -> Result<u32, i32> {
@@ -336,23 +259,87 @@ impl Ring {
         }
     }
 
-    /// Whether the kernel holds completions that come out only by a call.
-    pub(super) fn needs_enter(&self) -> bool {
-        self.word(self.sq_flags).load(Ordering::Acquire) & (sys::SQ_CQ_OVERFLOW | sys::SQ_TASKRUN) != 0
-    }
-
     /// Whether the polling thread has to be woken.
     pub(super) fn submitter_sleeps(&self) -> bool {
         self.word(self.sq_flags).load(Ordering::Acquire) & sys::SQ_NEED_WAKEUP != 0
     }
+}
 
-    /// Whether completions come out only by calls that look for them.
-    pub(super) fn polls(&self) -> bool {
+impl RawRing for Ring {
+    #[inline]
+    fn space(&self) -> u32 {
+        match self.polled_submission() {
+            true => {
+                let head = self.word(self.sq_head).load(Ordering::Acquire);
+                self.sq_entries - self.tail.wrapping_sub(head).min(self.sq_entries)
+            }
+            false => self.sq_entries - self.queued,
+        }
+    }
+
+    #[inline]
+    fn queued(&self) -> u32 {
+        self.queued
+    }
+
+    #[inline]
+    unsafe fn put(&mut self, sqe: Sqe) -> bool {
+        if self.space() == 0 {
+            return false;
+        }
+        // SAFETY: the masked index is within the array of requests, and the kernel does not look at this place
+        // before the tail passes it.
+        unsafe { self.sqes.add((self.tail & self.sq_mask) as usize).write(sqe) };
+        self.tail = self.tail.wrapping_add(1);
+        self.queued += 1;
+        true
+    }
+
+    #[inline]
+    fn link_last(&mut self) {
+        if self.queued > 0 {
+            let i = (self.tail.wrapping_sub(1) & self.sq_mask) as usize;
+            // SAFETY: as in `put`: within the array, and not yet shown to the kernel.
+            unsafe { (*self.sqes.add(i).as_ptr()).flags |= sys::IOSQE_IO_LINK };
+        }
+    }
+
+    fn enter(&mut self, min: u32, min_wait_us: u32) -> Result<u32, i32> {
+        self.word(self.sq_tail).store(self.tail, Ordering::Release);
+        if self.polled_submission() {
+            return self.enter_polled(min, min_wait_us);
+        }
+        let eager = sys::SETUP_DEFER_TASKRUN | sys::SETUP_IOPOLL;
+        let events = min > 0 || self.flags & eager != 0 || self.needs_enter();
+        let result = self.call(self.queued, min, if events { sys::ENTER_GETEVENTS } else { 0 }, min_wait_us);
+        // Without a polling thread the kernel takes requests only during the call, so its head tells exactly
+        // what it took, whatever the call returned.
+        let head = self.word(self.sq_head).load(Ordering::Acquire);
+        let left = self.tail.wrapping_sub(head);
+        let took = self.queued.saturating_sub(left);
+        self.tail = head;
+        self.queued = 0;
+        self.word(self.sq_tail).store(self.tail, Ordering::Release);
+        entered(result, took)
+    }
+
+    #[inline]
+    fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    #[inline]
+    fn needs_enter(&self) -> bool {
+        self.word(self.sq_flags).load(Ordering::Acquire) & (sys::SQ_CQ_OVERFLOW | sys::SQ_TASKRUN) != 0
+    }
+
+    #[inline]
+    fn polls(&self) -> bool {
         self.flags & sys::SETUP_IOPOLL != 0
     }
 
-    /// Takes a completion out: its tag, result and flags.
-    pub(super) fn take(&mut self) -> Option<(u64, i32, u32)> {
+    #[inline]
+    fn take(&mut self) -> Option<(u64, i32, u32)> {
         let head = self.word(self.cq_head).load(Ordering::Relaxed);
         if head == self.word(self.cq_tail).load(Ordering::Acquire) {
             return None;
@@ -361,6 +348,22 @@ impl Ring {
         let cqe = unsafe { self.cqes.add((head & self.cq_mask) as usize).read() };
         self.word(self.cq_head).store(head.wrapping_add(1), Ordering::Release);
         Some((cqe.user_data, cqe.res, cqe.flags))
+    }
+
+    #[inline]
+    fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// What a call comes to that took so many requests.
+pub(super) fn entered(result: Result<u32, i32>, took: u32) -> Result<u32, i32> {
+    match result {
+        // The time to wait is over and nothing has come: said only by a call that took no requests. Whoever waits
+        // looks again.
+        Err(libc::ETIME) => Ok(took),
+        Err(e) if took == 0 => Err(e),
+        _ => Ok(took),
     }
 }
 

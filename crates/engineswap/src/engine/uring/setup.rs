@@ -3,41 +3,32 @@
 use std::os::fd::AsRawFd;
 
 use super::explain::explain;
+use super::raw::RawRing;
 use super::ring::{Ring, Setup};
 use super::sys;
 use crate::Result;
 use crate::engine::probe;
-use crate::uri::UringConfig;
+use crate::uri::{UringConfig, UringOption};
 
 /// Milliseconds before an idle polling thread sleeps: long enough for a busy queue's pauses, short enough not to
 /// starve a small machine.
 const SQPOLL_IDLE_MS: u32 = 20;
 
-/// The optional flags, newest first: their names in URIs, their bits, the kernel that brought them.
-const FLAGS: [(&str, u32, &str); 5] = [
-    ("no_sqarray", sys::SETUP_NO_SQARRAY, "6.6"),
-    ("defer_taskrun", sys::SETUP_DEFER_TASKRUN | sys::SETUP_TASKRUN_FLAG, "6.1"),
-    ("single_issuer", sys::SETUP_SINGLE_ISSUER, "6.0"),
-    ("coop_taskrun", sys::SETUP_COOP_TASKRUN | sys::SETUP_TASKRUN_FLAG, "5.19"),
-    ("submit_all", sys::SETUP_SUBMIT_ALL, "5.18"),
+/// The optional flags, newest first: their names in URIs and their bits.
+const FLAGS: [(&str, u32); 5] = [
+    ("no_sqarray", sys::SETUP_NO_SQARRAY),
+    ("defer_taskrun", sys::SETUP_DEFER_TASKRUN | sys::SETUP_TASKRUN_FLAG),
+    ("single_issuer", sys::SETUP_SINGLE_ISSUER),
+    ("coop_taskrun", sys::SETUP_COOP_TASKRUN | sys::SETUP_TASKRUN_FLAG),
+    ("submit_all", sys::SETUP_SUBMIT_ALL),
 ];
 const DEFER: usize = 1;
-
-fn asked(config: &UringConfig, name: &str) -> Option<bool> {
-    match name {
-        "no_sqarray" => config.no_sqarray,
-        "defer_taskrun" => config.defer_taskrun,
-        "single_issuer" => config.single_issuer,
-        "coop_taskrun" => config.coop_taskrun,
-        _ => config.submit_all,
-    }
-}
 
 /// What is wanted of the flags where the kernel has them.
 fn wanted(config: &UringConfig, name: &str) -> bool {
     // See `files.rs`.
     let release_at_once = config.fixed_files == Some(true) && config.single_issuer.is_none();
-    match (asked(config, name), name) {
+    match (config.flag(name), name) {
         (Some(v), _) => v,
         (None, "single_issuer") if release_at_once => config.defer_taskrun == Some(true),
         (None, "defer_taskrun") if release_at_once => false,
@@ -79,7 +70,7 @@ fn required(config: &UringConfig) -> (Setup, Vec<String>) {
     }
     if config.hybrid_iopoll {
         setup.flags |= sys::SETUP_HYBRID_IOPOLL;
-        named.push("hybrid_iopoll needs Linux 6.13".into());
+        named.push(UringOption::named("hybrid_iopoll").needs());
     }
     (setup, named)
 }
@@ -97,10 +88,10 @@ pub(super) fn find(config: &UringConfig) -> Result<(Setup, Vec<String>)> {
             Err(e) => e,
         };
         // Only EINVAL says that a flag is not known; the newest one is the likeliest.
-        let newest = (0..FLAGS.len()).find(|i| on[*i] && asked(config, FLAGS[*i].0) != Some(true));
+        let newest = (0..FLAGS.len()).find(|i| on[*i] && config.flag(FLAGS[*i].0) != Some(true));
         let (libc::EINVAL, Some(i)) = (errno, newest) else {
             let flags = FLAGS.iter().zip(&on).filter(|(_, on)| **on);
-            let flags = flags.map(|(f, _)| format!("{} needs Linux {}", f.0, f.2));
+            let flags = flags.map(|(f, _)| UringOption::named(f.0).needs());
             return Err(explain(
                 "io_uring_setup",
                 errno,
@@ -110,9 +101,10 @@ pub(super) fn find(config: &UringConfig) -> Result<(Setup, Vec<String>)> {
         on[i] = false;
         if FLAGS[i].0 == "single_issuer" && on[DEFER] {
             // defer_taskrun was asked for and cannot go without.
-            return Err(explain("io_uring_setup", errno, &["defer_taskrun needs Linux 6.1".into()]));
+            return Err(explain("io_uring_setup", errno, &[UringOption::named("defer_taskrun").needs()]));
         }
-        dropped.push(format!("io_uring: {} is not to be had (Linux {})", FLAGS[i].0, FLAGS[i].2));
+        let linux = UringOption::named(FLAGS[i].0).linux.unwrap_or_default();
+        dropped.push(format!("io_uring: {} is not to be had (Linux {linux})", FLAGS[i].0));
     }
 }
 

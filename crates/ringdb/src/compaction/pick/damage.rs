@@ -17,7 +17,7 @@ pub(super) type Ranges = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Where a table lies among damaged ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Position {
     /// Between them: behind so many.
     Gap(usize),
     /// Within one.
@@ -61,7 +61,7 @@ pub(crate) fn movable<T: AsRef<TableMeta>>(
     let ranges = ranges(&levels, damaged);
     if !ranges.is_empty() {
         for tables in &mut levels {
-            tables.retain(|t| matches!(place(meta(t), &ranges), Place::Gap(_)));
+            tables.retain(|t| matches!(position_of(meta(t), &ranges), Position::Gap(_)));
         }
     }
     levels
@@ -78,21 +78,21 @@ pub(crate) fn runs<T: AsRef<TableMeta>>(
     let zero = movable.first().map(Vec::as_slice).unwrap_or_default();
     let mut in_gap = vec![0; ranges.len() + 1];
     for t in zero {
-        if let Place::Gap(gap) = place(meta(t), &ranges) {
+        if let Position::Gap(gap) = position_of(meta(t), &ranges) {
             in_gap[gap] += 1;
         }
     }
     in_gap.into_iter().max().unwrap_or(0)
 }
 
-pub(super) fn place(m: &TableMeta, ranges: &Ranges) -> Place {
+pub(super) fn position_of(m: &TableMeta, ranges: &Ranges) -> Position {
     let before = ranges.partition_point(|(_, to)| *to < m.smallest);
     match ranges.get(before) {
         Some((from, to)) if *from <= m.largest => match *from <= m.smallest && m.largest <= *to {
-            true => Place::Inside(before),
-            false => Place::Across,
+            true => Position::Inside(before),
+            false => Position::Across,
         },
-        _ => Place::Gap(before),
+        _ => Position::Gap(before),
     }
 }
 
@@ -109,9 +109,9 @@ pub(super) fn of_gap<T: AsRef<TableMeta>>(
         for t in zero.iter().rev() {
             let m = meta(t);
             let above = kept_back.iter().any(|older| overlap(meta(older), m));
-            match place(m, ranges) {
-                Place::Gap(g) if !above && g == gap => taken.push(Arc::clone(t)),
-                Place::Gap(_) if !above => {}
+            match position_of(m, ranges) {
+                Position::Gap(g) if !above && g == gap => taken.push(Arc::clone(t)),
+                Position::Gap(_) if !above => {}
                 _ => kept_back.push(Arc::clone(t)),
             }
         }
@@ -129,7 +129,9 @@ pub(super) fn straddler<T: AsRef<TableMeta>>(
 ) -> Option<Pick<T>> {
     let t = levels.first()?.iter().find(|t| {
         let m = meta(t);
-        !busy.table(t) && !busy.output(0, &m.smallest, &m.largest) && place(m, ranges) == Place::Across
+        !busy.table(t)
+            && !busy.output(0, &m.smallest, &m.largest)
+            && position_of(m, ranges) == Position::Across
     })?;
     let inputs = vec![(0, vec![Arc::clone(t)])];
     Some(Pick::Merge(Merge { inputs, output: 0, reason: Reason::Damage }))
@@ -166,7 +168,7 @@ pub(super) fn level0<T: AsRef<TableMeta>>(
                 let m = meta(t);
                 !busy.table(t) || m.largest < *from || m.smallest > *to
             })
-            .filter(|t| place(meta(t), ranges) == Place::Inside(i))
+            .filter(|t| position_of(meta(t), ranges) == Position::Inside(i))
             .cloned()
             .collect();
         let p = zero::within(&within, shape, busy).filter(|p| keeps_order(p, all));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::reclaim::{alone, touches_dropped};
 use super::{
-    Around, Busy, LAST, LEVELS, Merge, Pick, Reason, Shape, bytes, damage, meta, overlapping,
+    Busy, LAST, LEVELS, Merge, Pick, PickContext, Reason, Shape, bytes, damage, meta, overlapping,
     overlapping_range, span, targets,
 };
 use crate::key::Seq;
@@ -27,14 +27,14 @@ pub(crate) fn pick_manual<T: AsRef<TableMeta>>(
     levels: &[Vec<Arc<T>>],
     shape: &Shape,
     busy: &Busy,
-    around: &Around,
+    context: &PickContext,
     range: (&[u8], Option<&[u8]>),
     seq: Seq,
 ) -> Manual<T> {
-    let Some(busy) = busy.and(&around.damaged) else {
-        return step(levels, shape, busy, around, range, seq, &|_| true);
+    let Some(busy) = busy.and(&context.damaged) else {
+        return step(levels, shape, busy, context, range, seq, &|_| true);
     };
-    let stuck = damage::ranges(levels, &around.damaged);
+    let stuck = damage::ranges(levels, &context.damaged);
     if let Some(p) = damage::straddler(levels, &busy, &stuck) {
         return Manual::Pick(p);
     }
@@ -42,8 +42,8 @@ pub(crate) fn pick_manual<T: AsRef<TableMeta>>(
     let mut all = Manual::Done;
     for gap in 0..=stuck.len() {
         let view = damage::of_gap(levels, &stuck, gap);
-        let inside = |t: &Arc<T>| damage::place(meta(t), &stuck) == damage::Place::Gap(gap);
-        match step(&view, shape, &busy, around, range, seq, &inside) {
+        let inside = |t: &Arc<T>| damage::position_of(meta(t), &stuck) == damage::Position::Gap(gap);
+        match step(&view, shape, &busy, context, range, seq, &inside) {
             Manual::Done => {}
             Manual::Wait => all = Manual::Wait,
             pick => return pick,
@@ -57,7 +57,7 @@ fn step<T: AsRef<TableMeta>>(
     levels: &[Vec<Arc<T>>],
     shape: &Shape,
     busy: &Busy,
-    around: &Around,
+    context: &PickContext,
     range: (&[u8], Option<&[u8]>),
     seq: Seq,
     eligible: &dyn Fn(&Arc<T>) -> bool,
@@ -77,7 +77,7 @@ fn step<T: AsRef<TableMeta>>(
     let last = levels.get(LAST).map(Vec::as_slice).unwrap_or_default();
     let worth = |t: &&Arc<T>| {
         let m = meta(t);
-        wanted(t) && (touches_dropped(m, around) || m.tombstones > 0 && m.max_seq <= around.oldest_view)
+        wanted(t) && (touches_dropped(m, context) || m.tombstones > 0 && m.max_seq <= context.oldest_view)
     };
     match last.iter().find(worth) {
         None => Manual::Done,

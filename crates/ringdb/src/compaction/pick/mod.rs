@@ -43,7 +43,7 @@ pub(crate) struct Shape {
     pub rewrite_into_last: bool,
 }
 
-/// Why something was picked.
+/// Why something was picked. Counted in [`crate::Stats::compaction_reasons`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// Level 0 has too many runs or bytes.
@@ -64,6 +64,34 @@ pub(crate) enum Reason {
     Manual,
 }
 
+impl Reason {
+    /// All of them, in order.
+    pub const ALL: [Reason; 8] = [
+        Reason::Level0,
+        Reason::WithinLevel0,
+        Reason::Size,
+        Reason::Tombstones,
+        Reason::DroppedKeyspace,
+        Reason::Damage,
+        Reason::SmallTables,
+        Reason::Manual,
+    ];
+
+    /// As the store's statistics name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Level0 => "level 0",
+            Reason::WithinLevel0 => "within level 0",
+            Reason::Size => "size",
+            Reason::Tombstones => "tombstones",
+            Reason::DroppedKeyspace => "dropped keyspace",
+            Reason::Damage => "damage",
+            Reason::SmallTables => "small tables",
+            Reason::Manual => "manual",
+        }
+    }
+}
+
 /// Tables to merge.
 #[derive(Debug)]
 pub(crate) struct Merge<T> {
@@ -71,8 +99,7 @@ pub(crate) struct Merge<T> {
     pub inputs: Vec<(usize, Vec<Arc<T>>)>,
     /// Where the outputs go.
     pub output: usize,
-    /// For tests and debugging: what is done does not depend on it.
-    #[allow(dead_code)]
+    /// What is done does not depend on it.
     pub reason: Reason,
 }
 
@@ -82,13 +109,7 @@ pub(crate) enum Pick<T> {
     /// Tables that nobody can read any more, with their levels.
     Delete(Vec<(usize, Arc<T>)>),
     /// Tables that go to another level as they are.
-    Move {
-        from: usize,
-        to: usize,
-        tables: Vec<Arc<T>>,
-        #[allow(dead_code)]
-        reason: Reason,
-    },
+    Move { from: usize, to: usize, tables: Vec<Arc<T>>, reason: Reason },
     /// Tables to merge.
     Merge(Merge<T>),
 }
@@ -100,6 +121,15 @@ impl<T> Pick<T> {
             Pick::Delete(tables) => tables.iter().map(|(l, t)| (*l, t)).collect(),
             Pick::Move { from, tables, .. } => tables.iter().map(|t| (*from, t)).collect(),
             Pick::Merge(m) => m.inputs.iter().flat_map(|(l, ts)| ts.iter().map(move |t| (*l, t))).collect(),
+        }
+    }
+
+    /// Why it was picked.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Pick::Delete(_) => Reason::DroppedKeyspace,
+            Pick::Move { reason, .. } => *reason,
+            Pick::Merge(m) => m.reason,
         }
     }
 
@@ -174,7 +204,7 @@ impl Busy {
 
 /// What is known of the store besides its tables.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Around {
+pub(crate) struct PickContext {
     /// The oldest view that a reader may have.
     pub oldest_view: Seq,
     /// Ids of dropped keyspaces.
@@ -188,11 +218,11 @@ pub(crate) fn pick<T: AsRef<TableMeta>>(
     levels: &[Vec<Arc<T>>],
     shape: &Shape,
     busy: &Busy,
-    around: &Around,
+    context: &PickContext,
 ) -> Option<Pick<T>> {
-    let (with_damaged, stuck) = (busy.and(&around.damaged), damage::ranges(levels, &around.damaged));
+    let (with_damaged, stuck) = (busy.and(&context.damaged), damage::ranges(levels, &context.damaged));
     let busy = with_damaged.as_ref().unwrap_or(busy);
-    if let Some(p) = reclaim::delete(levels, busy, around) {
+    if let Some(p) = reclaim::delete(levels, busy, context) {
         return Some(p);
     }
     let targets = targets(levels, shape);
@@ -211,7 +241,7 @@ pub(crate) fn pick<T: AsRef<TableMeta>>(
             return p;
         }
     }
-    let reclaim = reclaim::pick(levels, shape, busy, around);
+    let reclaim = reclaim::pick(levels, shape, busy, context);
     // Between damaged tables small ones are what the cuts around those make, and would again.
     reclaim.or_else(|| if stuck.is_empty() { reclaim::small(levels, shape, busy) } else { None })
 }

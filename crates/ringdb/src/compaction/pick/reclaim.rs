@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Around, Busy, LAST, Merge, Pick, Reason, Shape, bytes, into_next, meta, overlapping, span};
+use super::{Busy, LAST, Merge, Pick, PickContext, Reason, Shape, bytes, into_next, meta, overlapping, span};
 use crate::key;
 use crate::table::meta::TableMeta;
 
@@ -14,15 +14,15 @@ const SMALL_MOST: usize = 64;
 pub(super) fn delete<T: AsRef<TableMeta>>(
     levels: &[Vec<Arc<T>>],
     busy: &Busy,
-    around: &Around,
+    context: &PickContext,
 ) -> Option<Pick<T>> {
-    if around.dropped.is_empty() {
+    if context.dropped.is_empty() {
         return None;
     }
     let inside = |t: &Arc<T>| {
         let id = |key: &[u8]| key::split(key).map(|(id, _)| id);
         let m = meta(t);
-        matches!((id(&m.smallest), id(&m.largest)), (Some(a), Some(b)) if a == b && around.dropped.contains(&a))
+        matches!((id(&m.smallest), id(&m.largest)), (Some(a), Some(b)) if a == b && context.dropped.contains(&a))
     };
     let all = levels.iter().enumerate().flat_map(|(l, tables)| tables.iter().map(move |t| (l, t)));
     let gone: Vec<(usize, Arc<T>)> =
@@ -35,7 +35,7 @@ pub(super) fn pick<T: AsRef<TableMeta>>(
     levels: &[Vec<Arc<T>>],
     shape: &Shape,
     busy: &Busy,
-    around: &Around,
+    context: &PickContext,
 ) -> Option<Pick<T>> {
     for (level, tables) in levels.iter().enumerate().skip(1) {
         for (i, t) in tables.iter().enumerate() {
@@ -43,10 +43,10 @@ pub(super) fn pick<T: AsRef<TableMeta>>(
             if busy.table(t) || busy.output(level, &m.smallest, &m.largest) {
                 continue;
             }
-            if touches_dropped(m, around) {
+            if touches_dropped(m, context) {
                 return Some(alone(level, t, Reason::DroppedKeyspace));
             }
-            if m.max_seq > around.oldest_view {
+            if m.max_seq > context.oldest_view {
                 continue;
             }
             if level == LAST {
@@ -102,9 +102,9 @@ pub(super) fn small<T: AsRef<TableMeta>>(
 
 /// Whether an end of the table lies in a dropped keyspace. (Only the ends: they are gone once it is rewritten,
 /// so this comes to an end.)
-pub(super) fn touches_dropped(m: &TableMeta, around: &Around) -> bool {
-    let gone = |key: &[u8]| key::split(key).is_some_and(|(id, _)| around.dropped.contains(&id));
-    !around.dropped.is_empty() && (gone(&m.smallest) || gone(&m.largest))
+pub(super) fn touches_dropped(m: &TableMeta, context: &PickContext) -> bool {
+    let gone = |key: &[u8]| key::split(key).is_some_and(|(id, _)| context.dropped.contains(&id));
+    !context.dropped.is_empty() && (gone(&m.smallest) || gone(&m.largest))
 }
 
 /// A table rewritten where it is.

@@ -28,7 +28,7 @@ struct Case {
     shape: Shape,
     levels: Vec<Vec<Arc<TableMeta>>>,
     busy: Vec<Pick<TableMeta>>,
-    around: Around,
+    context: PickContext,
     manual: Option<(Vec<u8>, Vec<u8>, Seq)>,
     steps: usize,
     next_id: u64,
@@ -81,7 +81,7 @@ fn parse(lines: &[&str]) -> Case {
         },
         levels: vec![vec![]; LEVELS],
         busy: vec![],
-        around: Around { oldest_view: 1000, dropped: vec![], ..Around::default() },
+        context: PickContext { oldest_view: 1000, dropped: vec![], ..PickContext::default() },
         manual: None,
         steps: 1,
         next_id: 100,
@@ -107,8 +107,8 @@ fn parse(lines: &[&str]) -> Case {
                 let output = words[to + 1].parse().expect("level");
                 c.busy.push(Pick::Merge(Merge { inputs, output, reason: Reason::Size }));
             }
-            "view" => c.around.oldest_view = words[1].parse().expect("seq"),
-            "dropped" => c.around.dropped = words[1..].iter().map(|w| w.parse().expect("id")).collect(),
+            "view" => c.context.oldest_view = words[1].parse().expect("seq"),
+            "dropped" => c.context.dropped = words[1..].iter().map(|w| w.parse().expect("id")).collect(),
             "steps" => c.steps = words[1].parse().expect("steps"),
             "manual" => {
                 let (from, to) = range(words[1]);
@@ -157,10 +157,10 @@ fn apply(c: &mut Case, p: &Pick<TableMeta>) {
             c.next_id += 1;
             // What lay in a dropped keyspace is gone.
             let (mut from_key, mut to_key) = (from_key.to_vec(), to_key.to_vec());
-            if c.around.dropped.contains(&from_key[0].into()) {
+            if c.context.dropped.contains(&from_key[0].into()) {
                 from_key = vec![from_key[0] + 1];
             }
-            if c.around.dropped.contains(&to_key[0].into()) {
+            if c.context.dropped.contains(&to_key[0].into()) {
                 to_key = vec![to_key[0].wrapping_sub(1), 255];
             }
             if from_key > to_key || to_key[0] == 255 {
@@ -203,13 +203,13 @@ fn run(c: &mut Case) -> String {
         c.busy.iter().for_each(|p| busy.add(p));
         let step = match &c.manual {
             Some((from, to, seq)) => {
-                match pick_manual(&c.levels, &c.shape, &busy, &c.around, (from, Some(to)), *seq) {
+                match pick_manual(&c.levels, &c.shape, &busy, &c.context, (from, Some(to)), *seq) {
                     Manual::Pick(p) => Ok(p),
                     Manual::Wait => Err("wait"),
                     Manual::Done => Err("done"),
                 }
             }
-            None => pick(&c.levels, &c.shape, &busy, &c.around).ok_or("nothing"),
+            None => pick(&c.levels, &c.shape, &busy, &c.context).ok_or("nothing"),
         };
         match step {
             Ok(p) => {
@@ -343,12 +343,12 @@ mod random {
                 if l == 0 { level.reverse() } else { level.sort_by(|a, b| a.smallest.cmp(&b.smallest)) }
                 c.levels[l] = level;
             }
-            c.around.dropped = dropped;
+            c.context.dropped = dropped;
             // Some compactions run from the start, and end later.
             for _ in 0..running {
                 let mut busy = Busy::default();
                 c.busy.iter().for_each(|p| busy.add(p));
-                let Some(p) = pick(&c.levels, &c.shape, &busy, &c.around) else { break };
+                let Some(p) = pick(&c.levels, &c.shape, &busy, &c.context) else { break };
                 check(&c, &p, &busy);
                 c.busy.push(p);
             }
@@ -357,7 +357,7 @@ mod random {
                 let mut busy = Busy::default();
                 c.busy.iter().for_each(|p| busy.add(p));
                 let next = if manual {
-                    match pick_manual(&c.levels, &c.shape, &busy, &c.around, (&[], None), 1_000_000) {
+                    match pick_manual(&c.levels, &c.shape, &busy, &c.context, (&[], None), 1_000_000) {
                         Manual::Pick(p) => Some(p),
                         Manual::Wait => {
                             prop_assert!(!c.busy.is_empty(), "waits for nobody");
@@ -366,7 +366,7 @@ mod random {
                         Manual::Done => break,
                     }
                 } else {
-                    pick(&c.levels, &c.shape, &busy, &c.around)
+                    pick(&c.levels, &c.shape, &busy, &c.context)
                 };
                 match next {
                     Some(p) => {

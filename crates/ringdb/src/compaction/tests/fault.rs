@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::SeqCst};
 
-use engineswap::engine::{Engine, RawQueue, open};
+use engineswap::engine::{Engine, Lends, RawQueue};
+use engineswap::open_engine;
 use engineswap::{
-    DirEntry, Done, EngineInfo, Error, File, FileLock, Io, Metadata, Op, OpKind, OpenHow, Result,
+    DirEntry, Done, EngineInfo, Error, ErrorKind, File, FileLock, Io, Metadata, Op, OpKind, OpenHow, Result,
 };
 
 /// What fails, after so many more operations of its kind.
@@ -31,14 +32,15 @@ impl Faults {
     }
 
     fn hits(&self, kind: OpKind) -> Option<Error> {
-        let (enospc, eio) = (28, 5);
-        let (op, errno) = match (self.what.load(SeqCst), kind) {
-            (NO_SPACE, OpKind::Write { .. }) => ("write", enospc),
-            (WRITE_ERROR, OpKind::Write { .. }) => ("write", eio),
-            (READ_ERROR, OpKind::Read) => ("read", eio),
+        let full = (ErrorKind::NoSpace, "No space left on device");
+        let broken = (ErrorKind::Io, "Input/output error");
+        let (op, (kind, why)) = match (self.what.load(SeqCst), kind) {
+            (NO_SPACE, OpKind::Write { .. }) => ("write", full),
+            (WRITE_ERROR, OpKind::Write { .. }) => ("write", broken),
+            (READ_ERROR, OpKind::Read) => ("read", broken),
             _ => return None,
         };
-        (self.after.fetch_sub(1, SeqCst) <= 0).then(|| Error::from_errno(op, errno))
+        (self.after.fetch_sub(1, SeqCst) <= 0).then(|| Error::new(kind, op, why))
     }
 }
 
@@ -49,7 +51,7 @@ pub(super) struct Faulty {
 
 pub(super) fn faulty_io() -> (Io, Arc<Faults>) {
     let faults = Arc::new(Faults::default());
-    let inner = open("posix").expect("posix");
+    let inner = open_engine("posix").expect("posix");
     (Io::from_engine(Arc::new(Faulty { inner, faults: Arc::clone(&faults) })), faults)
 }
 
@@ -119,6 +121,10 @@ impl RawQueue for FaultyQueue {
     fn pop(&mut self) -> Option<Done> {
         self.failed.pop().or_else(|| self.inner.pop())
     }
+    fn lends(&mut self) -> Option<&mut dyn Lends> {
+        None
+    }
+
     fn in_flight(&self) -> usize {
         self.inner.in_flight() + self.failed.len()
     }

@@ -12,10 +12,12 @@ use engineswap::Io;
 
 use super::backpressure::{Debt, Limits};
 use super::flush::flush;
-use super::pick::{Around, Busy, LAST, Manual, Merge, Pick, Reason, Shape, movable, pick, pick_manual, runs};
+use super::pick::{
+    Busy, LAST, Manual, Merge, Pick, PickContext, Reason, Shape, movable, pick, pick_manual, runs,
+};
 use super::run::run;
-use super::scheduler::{Scheduler, Settings};
-use super::{Levels, Tree};
+use super::scheduler::{On, Scheduler, Settings};
+use super::{CompactionEnv, Levels};
 use crate::cursor::model::Entry;
 use crate::env::{Join, SystemEnv};
 use crate::key::{KeyBuf, Kind, Prefix, SEQ_MAX, Seq};
@@ -66,21 +68,21 @@ fn writes(r: &mut Random, n: u64, next_seq: &mut Seq) -> Vec<Entry> {
         .collect()
 }
 
-fn around(tree: &TestTree) -> Around {
+fn pick_context(tree: &TestTree) -> PickContext {
     let oldest_view = tree.views().into_iter().min().unwrap();
-    Around { oldest_view, dropped: tree.dropped_keyspaces(), damaged: tree.left_alone() }
+    PickContext { oldest_view, dropped: tree.dropped_keyspaces(), damaged: tree.quarantined() }
 }
 
 fn next_pick(tree: &TestTree, manual: bool) -> Option<(Pick<TestTable>, Levels<TestTable>)> {
     let (levels, busy) = (tree.levels(), Busy::default());
     let p = if manual {
-        match pick_manual(&levels, &shape(), &busy, &around(tree), (&[], None), SEQ_MAX) {
+        match pick_manual(&levels, &shape(), &busy, &pick_context(tree), (&[], None), SEQ_MAX) {
             Manual::Pick(p) => Some(p),
             Manual::Wait => panic!("nothing runs"),
             Manual::Done => None,
         }
     } else {
-        pick(&levels, &shape(), &busy, &around(tree))
+        pick(&levels, &shape(), &busy, &pick_context(tree))
     };
     p.map(|p| (p, levels))
 }
@@ -105,12 +107,12 @@ fn a_flush_is_one_run_however_many_damaged_ranges_cut_it() {
     while run_next(&tree, true, 1).unwrap() {}
     let ids: BTreeSet<u64> = tree.levels()[LAST].iter().step_by(2).map(|t| (**t).as_ref().file_id).collect();
     assert!(ids.len() >= 3, "{ids:?}");
-    *tree.left_alone.lock().unwrap() = ids;
+    *tree.quarantined.lock().unwrap() = ids;
     for _ in 0..2 {
         tree.freeze(writes(&mut r, 1500, &mut next_seq));
         flush_now(&tree);
     }
-    let (levels, damaged) = (tree.levels(), tree.left_alone());
+    let (levels, damaged) = (tree.levels(), tree.quarantined());
     let free = movable(levels.clone(), &damaged);
     assert!(free[0].len() >= 4, "{}", free[0].len());
     assert_eq!(runs(&levels, &free, &damaged), 2, "writers would be slowed for what is no debt");
@@ -146,14 +148,14 @@ fn damaged_tables_stay_where_they_are_and_the_rest_goes_on_around_them() {
                     // Others are damaged now; some of the old ones may be whole again.
                     let levels = tree.levels();
                     let all: Vec<u64> = levels.iter().flatten().map(|t| (**t).as_ref().file_id).collect();
-                    let mut ids = tree.left_alone.lock().unwrap();
+                    let mut ids = tree.quarantined.lock().unwrap();
                     ids.retain(|id| all.contains(id) && r.below(2) == 0);
                     if !all.is_empty() {
                         ids.extend((0..r.below(3)).map(|_| all[r.below(all.len() as u64) as usize]));
                     }
                 }
                 _ => {
-                    let damaged = tree.left_alone();
+                    let damaged = tree.quarantined();
                     let before = places(&tree, &damaged);
                     run_next(&tree, r.below(6) == 0, threads).unwrap();
                     tree.check_order();
@@ -168,7 +170,7 @@ fn damaged_tables_stay_where_they_are_and_the_rest_goes_on_around_them() {
             flush_now(&tree);
         }
         // It comes to an end, with as much done as can be.
-        let damaged = tree.left_alone();
+        let damaged = tree.quarantined();
         for manual in [false, true] {
             let mut left = 500;
             while run_next(&tree, manual, threads).unwrap() {
@@ -190,7 +192,7 @@ fn damaged_tables_stay_where_they_are_and_the_rest_goes_on_around_them() {
         assert_eq!(places(&tree, &damaged).len(), damaged.len());
         drop(levels);
         // Once it is whole again, everything goes down.
-        tree.left_alone.lock().unwrap().clear();
+        tree.quarantined.lock().unwrap().clear();
         while run_next(&tree, true, threads).unwrap() {}
         tree.check(&model);
         assert!(tree.levels()[..LAST].iter().all(Vec::is_empty));
@@ -309,7 +311,11 @@ fn failed_jobs_leave_no_trace_and_can_be_done_again() {
             faults.clear();
             tree.check(&model);
         }
-        tree.fail_next_install(Error::Io(engineswap::Error::from_errno("write", 28)));
+        tree.fail_next_install(Error::Io(engineswap::Error::new(
+            engineswap::ErrorKind::NoSpace,
+            "write",
+            "a test",
+        )));
         assert_eq!(flush(&*tree, &AtomicBool::new(false)).unwrap_err().kind(), ErrorKind::Retry);
         assert!(matches!(flush(&*tree, &cancelled), Err(Error::Closed)));
         tree.check(&model);
@@ -343,7 +349,11 @@ fn failed_jobs_leave_no_trace_and_can_be_done_again() {
     // An error after which nobody knows what the manifest says: the files must stay.
     tree.freeze(writes(&mut r, 100, &mut next_seq));
     let before = std::fs::read_dir(tree.dir()).unwrap().count();
-    tree.fail_next_install(Error::Io(engineswap::Error::from_errno("fdatasync", 5)));
+    tree.fail_next_install(Error::Io(engineswap::Error::new(
+        engineswap::ErrorKind::Io,
+        "fdatasync",
+        "a test",
+    )));
     assert_eq!(flush(&*tree, &AtomicBool::new(false)).unwrap_err().kind(), ErrorKind::Stop);
     assert_eq!(std::fs::read_dir(tree.dir()).unwrap().count(), before + 1);
 }
@@ -455,7 +465,7 @@ fn a_full_disk_is_waited_for_and_other_errors_stop_the_store() {
     tree.check(&model);
     faults.set(WRITE_ERROR, 0);
     freeze(&s, &mut model);
-    let e = s.wait_for(|| tree.immutable_count() == 0).unwrap_err();
+    let e = s.wait_for(On::Flushes, || tree.immutable_count() == 0).unwrap_err();
     assert!(matches!(&e, Error::Stopped(why) if why.contains("Input/output error")), "{e}");
     assert!(tree.stopped().is_some());
     faults.clear();

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use engineswap::Io;
 
 use super::super::helpers::{Helpers, Parts, Shared};
-use super::super::{Change, Frozen, Levels, Tree};
+use super::super::{Change, CompactionEnv, Frozen, Levels};
 use crate::cursor::Cursor;
 use crate::cursor::model::{Entry, VecCursor};
 use crate::files::{self, FileKind};
 use crate::key::{self, Kind, Seq};
 use crate::sync::{Mutex, lock};
 use crate::table::meta::TableMeta;
-use crate::table::{TableParts, TableScan};
+use crate::table::{Reads, TableParts, TableScan};
 use crate::{Error, Options, Result, purpose};
 
 /// Newest first within a key.
@@ -54,7 +54,7 @@ struct State {
 
 pub(super) struct TestTree {
     /// Tables to be left where they are.
-    pub left_alone: Mutex<BTreeSet<u64>>,
+    pub quarantined: Mutex<BTreeSet<u64>>,
     io: Io,
     dir: tempfile::TempDir,
     options: Options,
@@ -63,7 +63,7 @@ pub(super) struct TestTree {
     next_file: AtomicU64,
 }
 
-impl Tree for TestTree {
+impl CompactionEnv for TestTree {
     type Table = TestTable;
     type MemCursor = VecCursor;
 
@@ -84,7 +84,7 @@ impl Tree for TestTree {
         state
             .immutables
             .iter()
-            .map(|m| Frozen { cursor: VecCursor::new(m.clone()), bytes: 1 << 20 })
+            .map(|m| Frozen { cursor: VecCursor::new(m.clone()), bytes: 1 << 20, entries: m.len() as u64 })
             .collect()
     }
     fn immutable_count(&self) -> usize {
@@ -105,7 +105,7 @@ impl Tree for TestTree {
     }
     fn open_table(&self, meta: TableMeta) -> Result<Arc<TestTable>> {
         let path = FileKind::Table(meta.file_id).path(self.dir.path());
-        let parts = TableParts::load(&self.io, &path, meta.file_id, purpose::TABLE_OPEN)?;
+        let parts = TableParts::load(&self.io, &path, meta.file_id, Reads::PageCache, purpose::TABLE_OPEN)?;
         assert_eq!(parts.properties.meta, meta);
         Ok(Arc::new(TestTable {
             io: self.io.clone(),
@@ -143,8 +143,8 @@ impl Tree for TestTree {
         }
         Ok(())
     }
-    fn left_alone(&self) -> BTreeSet<u64> {
-        lock(&self.left_alone).clone()
+    fn quarantined(&self) -> BTreeSet<u64> {
+        lock(&self.quarantined).clone()
     }
     fn stop_writing(&self, why: &Error) {
         lock(&self.state).stopped.get_or_insert(why.to_string());
@@ -155,7 +155,7 @@ impl TestTree {
     pub fn new(io: Io) -> Arc<TestTree> {
         let state = State { levels: vec![vec![]; 7], ..State::default() };
         Arc::new(TestTree {
-            left_alone: Mutex::default(),
+            quarantined: Mutex::default(),
             io,
             dir: tempfile::tempdir().expect("a directory"),
             options: Options::default(),

@@ -8,7 +8,7 @@ fn range(f: &Fixture, from: &[u8], to: Option<&[u8]>, seq: Seq, fill_cache: bool
     let upper = to.map_or(Bound::Unbounded, Bound::Excluded);
     let (lower, upper) = internal_bounds(&f.prefix, (Bound::Included(from), upper));
     let options = ReadOptions::default().fill_cache(fill_cache);
-    Iter::over(f.views.get(), lower, upper, seq, f.prefix.len(), &options)
+    Iter::over(f.views.newest(), lower, upper, seq, f.prefix.len(), &options)
 }
 
 fn owned(pair: Result<(Value, Value)>) -> Pair {
@@ -107,10 +107,10 @@ fn empty_and_reversed_ranges_are_empty() {
 fn scans_read_ahead_in_both_directions_and_each_block_once() {
     for forward in [true, false] {
         let f = Fixture::new(Plan { keys: 20_000, cache_bytes: 64 << 20, ..Plan::default() });
-        let view = f.views.get();
+        let view = f.views.newest();
         let tables = || {
             let map = view.tables();
-            map.level0().iter().chain(map.levels().iter().flat_map(|l| l.tables()))
+            map.tables().iter()
         };
         let blocks: u64 = tables().map(|t| t.index().blocks() as u64).sum();
         let iter = range(&f, b"", None, f.last_seq, true);
@@ -174,8 +174,8 @@ fn iterators_may_move_to_another_thread_and_outlive_the_view() {
     let want = f.expect_all(f.last_seq);
     let mut iter = range(&f, b"", None, f.last_seq, true);
     assert_eq!(owned(iter.next().unwrap()), want[0]);
-    let view = f.views.get();
-    f.views.store(Arc::new(View::new(Arc::clone(&view.active), Vec::new(), version(&[]))));
+    let view = f.views.newest();
+    f.views.publish(View::new(Arc::clone(&view.active), Vec::new(), version(&[])));
     drop(view);
     let rest: Vec<_> = std::thread::spawn(move || iter.map(owned).collect()).join().unwrap();
     assert!(rest == want[1..]);
@@ -237,13 +237,7 @@ fn scans_and_batches_beside_each_other_in_a_tiny_cache() {
                     _ => {
                         let options = ReadOptions::default();
                         for part in keys.chunks(700) {
-                            let got = crate::db::multi_get::multi_get(
-                                &f.views,
-                                &f.prefix,
-                                part,
-                                || f.last_seq,
-                                &options,
-                            );
+                            let got = f.views.multi_get(&f.prefix, part, Some(f.last_seq), &options);
                             let got = got.unwrap();
                             assert!(
                                 got.iter().zip(part).all(|(v, k)| v.as_deref() == f.expect(k, f.last_seq))

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ErrorKind;
 use crate::engine::uring::sys;
-use crate::mem::{BufArena, FrameArena};
+use crate::mem::BufArena;
 
 /// The lines of this process's rings that name registered memory at this address.
 fn registered_at(address: *const u8) -> usize {
@@ -23,12 +23,12 @@ fn buffers_of_a_registered_arena_are_used_as_such() {
         let Some(io) = open(uri) else { return };
         let dir = dir();
         let f = filled(&io, dir.path(), 16);
-        let (frames, bufs) = (FrameArena::new(4096, 64), BufArena::new(4096, 16));
+        let (others, bufs) = (BufArena::new(4096, 64), BufArena::new(4096, 16));
         let mut q = io.queue(16).unwrap();
         let mut round = |what: &str, want: u64| {
             let before = io.stats().fixed;
             for n in 0..4 {
-                q.push(read_into(&f, n, Buf::Frame(frames.alloc().unwrap()))).unwrap();
+                q.push(read_into(&f, n, Buf::Aligned(others.alloc().unwrap()))).unwrap();
                 q.push(read_into(&f, n, Buf::Aligned(bufs.alloc().unwrap()))).unwrap();
                 q.push(read_page(&f, n)).unwrap();
             }
@@ -38,7 +38,6 @@ fn buffers_of_a_registered_arena_are_used_as_such() {
                 while let Some(d) = q.pop() {
                     assert_eq!(d.result.unwrap(), 4096);
                     let bytes = match &d.buf {
-                        Buf::Frame(b) => &b[..],
                         Buf::Aligned(b) => &b[..],
                         _ => panic!("no buffer came back"),
                     };
@@ -49,18 +48,18 @@ fn buffers_of_a_registered_arena_are_used_as_such() {
             assert_eq!((done, io.stats().fixed - before), (12, want), "{uri}: {what}");
         };
         round("nothing registered", 0);
-        let mut one = io.register_buffers(frames.region()).unwrap();
+        let mut one = io.register_buffers(others.region()).unwrap();
         assert_eq!(one.refusal(), None, "{uri}");
-        round("frames registered", 4);
+        round("others registered", 4);
         let two = io.register_buffers(bufs.region()).unwrap();
-        round("frames and buffers registered", 8);
+        round("others and buffers registered", 8);
         let address = bufs.region().base();
         assert!(registered_at(address) > 0, "{uri}: the kernel does not know the memory");
         drop(two);
         round("buffers taken out", 4);
         assert_eq!(registered_at(address), 0, "{uri}: the kernel still has the memory");
         one.replace(bufs.region()).unwrap();
-        round("frames replaced by buffers", 4);
+        round("others replaced by buffers", 4);
         drop(one);
         round("all taken out", 0);
     }
@@ -133,30 +132,6 @@ fn vectored_transfers_inside_of_one_registered_arena_use_it() {
     // Not where the pieces lie in two arenas, or outside.
     transfer(Op::readv(&f, 0, vec![piece(&one), piece(&two)], P), 0);
     transfer(Op::readv(&f, 0, vec![piece(&one), AlignedBuf::zeroed(4096).into()], P), 0);
-}
-
-#[test]
-fn frames_of_a_registered_arena_stay_where_they_are() {
-    // Memory given back to the kernel while it is registered would be read into unseen.
-    let Some(io) = open("io_uring?fixed_buffers") else { return };
-    let dir = dir();
-    let f = filled(&io, dir.path(), 4);
-    let frames = FrameArena::new(4096, 8);
-    let registered = io.register_buffers(frames.region()).unwrap();
-    for limit in [8, 1, 8, 0, 8] {
-        let held: Vec<_> = (0..limit).map(|_| frames.alloc().unwrap()).collect();
-        frames.set_limit(limit);
-        drop(held);
-        frames.set_limit(0);
-        frames.set_limit(8);
-        let ops = (0..4).map(|n| read_into(&f, n, Buf::Frame(frames.alloc().unwrap()))).collect();
-        for d in io.run(ops) {
-            let Buf::Frame(b) = d.buf else { panic!("no frame") };
-            assert!(b[..] == page(d.user), "limit {limit}: page {}", d.user);
-        }
-    }
-    assert_eq!(io.stats().fixed, 20);
-    drop(registered);
 }
 
 /// Kilobytes of pinned memory of this process.
@@ -247,4 +222,128 @@ fn a_refusal_degrades_or_says_why() {
     // Engines without the notion go on without.
     let posix = Io::from_uri("posix").unwrap();
     assert!(posix.register_buffers(few.region()).unwrap().refusal().unwrap().contains("posix"));
+}
+
+/// A pipe, open for both.
+fn pipe(io: &Io, dir: &std::path::Path) -> File {
+    let path = dir.join("pipe");
+    let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: a path with its NUL.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    io.open(&path, &OpenHow { create: false, ..OpenHow::read_write() }).unwrap()
+}
+
+#[test]
+fn what_waits_in_the_ring_keeps_its_place_in_the_table() {
+    for uri in ["io_uring?fixed_buffers", "io_uring?clone_buffers=off"] {
+        let Some(io) = open(uri) else { return };
+        let dir = dir();
+        let (f, pipe) = (filled(&io, dir.path(), 8), pipe(&io, dir.path()));
+        let (one, two) = (BufArena::new(4096, 8), BufArena::new(4096, 8));
+        let read =
+            |n, arena: &std::sync::Arc<BufArena>| read_into(&f, n, Buf::Aligned(arena.alloc().unwrap()));
+        let mut registered = io.register_buffers(one.region()).unwrap();
+        let mut q = io.queue(8).unwrap();
+        // A failure must not wait for the pipe.
+        let _end = Written(&pipe);
+        // The second of the chain is in the kernel, which has not started it.
+        q.push(Op::read(&pipe, 0, 5, Buf::Aligned(AlignedBuf::zeroed(4096)), P).user(100).then()).unwrap();
+        q.push(read(1, &one)).unwrap();
+        q.submit().unwrap();
+        assert_eq!(io.stats().fixed, 1, "{uri}");
+        registered.replace(two.region()).unwrap();
+        let done = |q: &mut crate::Queue, n: u64| {
+            q.wait(1).unwrap();
+            let d = q.pop().unwrap();
+            assert_eq!((d.user, d.result.unwrap()), (n, if n == 100 { 5 } else { 4096 }), "{uri}");
+            let Buf::Aligned(b) = d.buf else { panic!("the buffer is gone") };
+            assert!(n == 100 || b[..] == page(n));
+        };
+        // Neither arena is named while the old place may still be looked up.
+        for n in [2, 3] {
+            q.push(read(n, if n == 2 { &one } else { &two })).unwrap();
+            done(&mut q, n);
+        }
+        assert_eq!(io.stats().fixed, 1, "{uri}");
+        write_to(&pipe, b"bytes");
+        done(&mut q, 100);
+        done(&mut q, 1);
+        q.push(read(4, &two)).unwrap();
+        done(&mut q, 4);
+        assert_eq!(io.stats().fixed, 2, "{uri}: the ring has not followed");
+        assert_eq!(registered_at(one.region().base()), 0, "{uri}: the kernel still has the memory");
+    }
+}
+
+/// Writes to a pipe at the end.
+struct Written<'a>(&'a File);
+
+impl Drop for Written<'_> {
+    fn drop(&mut self) {
+        write_to(self.0, b"bytes");
+    }
+}
+
+/// Without an offset, which a pipe has not.
+fn write_to(f: &File, bytes: &[u8]) {
+    let fd = f.raw_fd().unwrap();
+    // SAFETY: bytes that live for the call, and an open descriptor.
+    assert_eq!(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) }, bytes.len() as isize);
+}
+
+/// Changes the table as fast as it can while a queue runs chains and single transfers in both arenas.
+fn changing(uri: &str) {
+    let Some(io) = open(uri) else { return };
+    let dir = dir();
+    let f = filled(&io, dir.path(), 64);
+    let arenas = [BufArena::new(4096, 64), BufArena::new(4096, 64)];
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|s| {
+        let changes = s.spawn(|| {
+            let mut n = 0usize;
+            while !stop.load(relaxed) {
+                let mut one = io.register_buffers(arenas[n % 2].region()).unwrap();
+                let two = io.register_buffers(arenas[1 - n % 2].region()).unwrap();
+                one.replace(arenas[1 - n % 2].region()).unwrap();
+                drop(two);
+                n += 1;
+                std::thread::yield_now();
+            }
+            n
+        });
+        let mut q = io.queue(32).unwrap();
+        let (mut done, mut wrong) = (0, Vec::new());
+        for round in 0..400u64 {
+            for k in 0..8 {
+                let n = (round * 7 + k) % 64;
+                if let Some(b) = arenas[k as usize % 2].alloc() {
+                    let op = read_into(&f, n, Buf::Aligned(b));
+                    let _ = q.push(if k % 4 == 3 { op } else { op.then() });
+                }
+            }
+            q.wait(6).unwrap();
+            while let Some(d) = q.pop() {
+                let Buf::Aligned(b) = &d.buf else { panic!("the buffer is gone") };
+                match d.result {
+                    Ok(n) => assert!(n == 4096 && b[..] == page(d.user), "{uri}: page {}", d.user),
+                    Err(e) => wrong.push(e),
+                }
+                done += 1;
+            }
+        }
+        drop(q);
+        stop.store(true, relaxed);
+        assert!(changes.join().unwrap() > 0 && done > 1000 && io.stats().fixed > 0, "{uri}: {done}");
+        assert!(wrong.is_empty(), "{uri}: {} of {done} failed, the first: {}", wrong.len(), wrong[0]);
+    });
+}
+
+#[test]
+fn the_table_changes_under_load() {
+    for base in ["io_uring", "io_uring?force_async&bounded_workers=4", "io_uring?sqpoll&sqpoll_idle_ms=5"] {
+        for clones in ["clone_buffers=off", "fixed_buffers"] {
+            changing(&format!("{base}{}{clones}", if base.contains('?') { '&' } else { '?' }));
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ErrorKind;
+use crate::engine::uring::raw::RawRing;
 use crate::engine::uring::ring::{Ring, Setup};
 use crate::engine::uring::sys;
 
@@ -133,4 +134,57 @@ fn a_group_is_not_waited_for_longer_than_said() {
     assert_eq!(finish(&mut q), 1);
     let Some(trace) = traced(uri) else { return };
     assert!(enter_flags(&trace).iter().any(|f| f & sys::ENTER_EXT_ARG != 0), "{trace}");
+}
+
+/// A wait that submits nothing, and whose time ends before anything comes: the kernel answers ETIME.
+#[test]
+fn the_end_of_a_bounded_wait_is_no_failure() {
+    for more in ["", "&sqpoll", "&defer_taskrun=off&single_issuer=off"] {
+        let uri = format!("io_uring?reap=3&min_wait_us=300{more}");
+        if let Err(e) = Io::from_uri(&uri) {
+            assert_eq!(e.kind(), ErrorKind::Unsupported);
+            return println!("skipped: {e}");
+        }
+        let Some(io) = open(&uri) else { return };
+        let dir = dir();
+        let pipe = pipe(&io, dir.path());
+        let mut q = io.queue(4).unwrap();
+        for n in 0..3 {
+            q.push(read_page(&pipe, n)).unwrap();
+        }
+        q.submit().unwrap();
+        let path = pipe.path().to_path_buf();
+        let writer = std::thread::spawn(move || {
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(20));
+                std::fs::write(&path, page(1)).unwrap();
+            }
+        });
+        let before = io.stats().submit_calls;
+        let mut got = 0;
+        while got < 3 {
+            q.wait(1).unwrap_or_else(|e| panic!("{uri}: {e}"));
+            while let Some(done) = q.pop() {
+                assert_eq!(done.result.unwrap(), 4096, "{uri}");
+                got += 1;
+            }
+        }
+        writer.join().unwrap();
+        // When the time is over there is nothing to look for every 300 us.
+        let calls = io.stats().submit_calls - before;
+        assert!(calls < 60, "{calls} calls for three waits: {uri}");
+    }
+}
+
+/// A ring that is entered with the bound alone, in every way that leads there.
+#[test]
+fn a_ring_has_no_error_for_time_that_is_over() {
+    for flags in [0, sys::SETUP_SINGLE_ISSUER | sys::SETUP_DEFER_TASKRUN, sys::SETUP_SQPOLL] {
+        let mut ring = match Ring::new(4, &Setup { flags, idle_ms: 1, ..Setup::default() }) {
+            Ok(ring) if ring.has_min_wait() => ring,
+            Ok(_) => return println!("skipped: min_wait_us needs Linux 6.12"),
+            Err(e) => return println!("skipped: {}", std::io::Error::from_raw_os_error(e)),
+        };
+        assert_eq!(ring.enter(2, 100), Ok(0), "{flags:#x}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ErrorKind;
+use crate::engine::uring::raw::RawRing;
 use crate::engine::uring::ring::{Ring, Setup};
 use crate::engine::uring::sys;
 

@@ -159,7 +159,11 @@ fn reads_that_nobody_frees_a_buffer_for_end_with_an_error() {
                 q.wait(1).unwrap();
                 for _ in 0..2 {
                     let e = q.pop().unwrap().result.unwrap_err();
-                    assert_eq!((e.kind(), e.errno()), (ErrorKind::Io, Some(libc::ENOBUFS)), "{uri}: {e}");
+                    assert_eq!(
+                        (e.kind(), e.errno()),
+                        (ErrorKind::Exhausted, Some(libc::ENOBUFS)),
+                        "{uri}: {e}"
+                    );
                     assert!(e.to_string().contains("every buffer of the pool"), "{e}");
                 }
                 let d = io.run(vec![pooled(&f, 1, &pool)]).remove(0);

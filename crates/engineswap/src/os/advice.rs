@@ -1,0 +1,239 @@
+//! What is said and asked of a file beside its bytes: advice for the page cache, early write-back, reservations that
+//! do not grow it, and which file it is.
+
+use super::os_file::OsFile;
+use super::retry::retry_intr;
+use crate::how::Advice;
+use crate::info::FileInfo;
+use crate::kind::Purpose;
+use crate::stats::OpClass;
+use crate::{Error, ErrorKind, Result};
+
+impl OsFile {
+    /// posix_fadvise. That a file system takes no advice is no error.
+    pub(super) fn advise_plain(&self, advice: Advice, offset: u64, len: u64) -> Result<()> {
+        let what = match advice {
+            Advice::Normal => libc::POSIX_FADV_NORMAL,
+            Advice::Sequential => libc::POSIX_FADV_SEQUENTIAL,
+            Advice::Random => libc::POSIX_FADV_RANDOM,
+            Advice::WillNeed => libc::POSIX_FADV_WILLNEED,
+            Advice::DontNeed => libc::POSIX_FADV_DONTNEED,
+        };
+        let (at, n) = self.range("fadvise", offset, len)?;
+        if self.other().is_some() {
+            // It has no page cache to advise.
+            return Ok(());
+        }
+        match self.calls().fadvise(at, n, what) {
+            0 | libc::ENOSYS | libc::EOPNOTSUPP | libc::ESPIPE => Ok(()),
+            e => Err(self.error("fadvise", e).range(offset, len)),
+        }
+    }
+
+    /// sync_file_range: starts write-back of a range, having waited, if asked to, for what was under way.
+    pub(super) fn start_write_back_plain(
+        &self,
+        offset: u64,
+        len: u64,
+        wait_before: bool,
+        purpose: Purpose,
+    ) -> Result<()> {
+        let wait = if wait_before { libc::SYNC_FILE_RANGE_WAIT_BEFORE } else { 0 };
+        self.sync_range_with(offset, len, wait | libc::SYNC_FILE_RANGE_WRITE, purpose)
+    }
+
+    /// fallocate that leaves the length as it is.
+    pub(super) fn reserve_plain(&self, offset: u64, len: u64) -> Result<()> {
+        let (at, n) = self.range("fallocate", offset, len)?;
+        if n == 0 {
+            return Ok(());
+        }
+        self.in_the_kernel("fallocate")?;
+        let call = || {
+            let call = || self.calls().fallocate(libc::FALLOC_FL_KEEP_SIZE, at as u64, n as u64);
+            retry_intr(call).map(drop).map_err(|e| {
+                let e = self.error("fallocate", e).range(offset, len);
+                if matches!(e.errno(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) {
+                    return e.with_kind(ErrorKind::Unsupported);
+                }
+                e
+            })
+        };
+        self.timed(OpClass::Allocate, Purpose::default(), |()| 0, call)
+    }
+
+    fn range(&self, op: &'static str, offset: u64, len: u64) -> Result<(libc::off_t, libc::off_t)> {
+        match (libc::off_t::try_from(offset), libc::off_t::try_from(len)) {
+            (Ok(at), Ok(n)) if at.checked_add(n).is_some() => Ok((at, n)),
+            _ => Err(Error::new(ErrorKind::InvalidInput, op, "beyond the largest offset")
+                .at(self.file_path())
+                .range(offset, len)),
+        }
+    }
+
+    /// Refuses what a simulated disk has not got.
+    fn in_the_kernel(&self, op: &'static str) -> Result<()> {
+        match self.other() {
+            None => Ok(()),
+            Some(_) => {
+                let why = "a simulated disk has no such thing";
+                Err(Error::new(ErrorKind::Unsupported, op, why).at(self.file_path()))
+            }
+        }
+    }
+
+    pub(super) fn info_plain(&self) -> Result<FileInfo> {
+        self.in_the_kernel("stat")?;
+        retry_intr(|| self.calls().info()).map_err(|e| self.error("stat", e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use crate::{Advice, ErrorKind, Io, OpClass, OpenHow, Purpose};
+
+    /// How many of the file's first pages are in the page cache.
+    fn cached(fd: i32, pages: usize) -> usize {
+        // SAFETY: a new mapping of a file with so many pages, given back below; mincore fills `seen`.
+        unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), pages * 4096, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            let mut seen = vec![0u8; pages];
+            assert_eq!(libc::mincore(at, pages * 4096, seen.as_mut_ptr()), 0);
+            libc::munmap(at, pages * 4096);
+            seen.iter().filter(|p| **p & 1 == 1).count()
+        }
+    }
+
+    #[test]
+    fn advice_empties_and_fills_the_page_cache() {
+        // Not in a tmpfs, which is the page cache.
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let io = Io::from_uri("posix").unwrap();
+        let f = io.open(&dir.path().join("f"), &OpenHow::read_write()).unwrap();
+        f.write_all_at(&[7; 64 * 4096], 0, Purpose(0)).unwrap();
+        f.sync_all(Purpose(0)).unwrap();
+        let fd = f.raw_fd().unwrap();
+        for advice in [Advice::Normal, Advice::Sequential, Advice::Random] {
+            f.advise(advice, 0, 0).unwrap();
+        }
+        assert_eq!(cached(fd, 64), 64);
+        f.advise(Advice::DontNeed, 0, 0).unwrap();
+        assert_eq!(cached(fd, 64), 0);
+        f.advise(Advice::WillNeed, 32 * 4096, 4 * 4096).unwrap();
+        let mut page = [0; 4096];
+        f.read_exact_at(&mut page, 33 * 4096, Purpose(0)).unwrap();
+        assert!(cached(fd, 64) >= 4);
+        assert_eq!(f.advise(Advice::DontNeed, 1 << 63, 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn what_is_streamed_leaves_the_page_cache() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        for uri in ["posix", "posix?nowait=off", "libaio", "io_uring"] {
+            let Ok(io) = Io::from_uri(uri) else { continue };
+            let path = dir.path().join("f");
+            let f = io.open(&path, &OpenHow::read_write().dontcache()).unwrap();
+            let plain = io.open(&path, &OpenHow::read()).unwrap();
+            let fd = plain.raw_fd().unwrap();
+            let data: Vec<u8> = (0..64 * 4096).map(|i| (i % 253) as u8).collect();
+            f.write_all_at(&data, 0, Purpose(0)).unwrap();
+            f.sync_all(Purpose(0)).unwrap();
+            if f.0.os().unwrap().cache_flags() == 0 {
+                return println!("skipped: no RWF_DONTCACHE here");
+            }
+            // The pages go when their write-back ends, which may be seen a moment after the sync.
+            let gone = || {
+                (0..1000).any(|_| {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    cached(fd, 64) == 0
+                })
+            };
+            assert!(gone(), "{uri}: {} pages stay", cached(fd, 64));
+            let read = |f: &crate::File| {
+                let page = |i: u64| {
+                    let buf = crate::Buf::Aligned(crate::mem::AlignedBuf::zeroed(4096));
+                    crate::Op::read(f, i * 4096, 4096, buf, Purpose(0))
+                };
+                for (i, done) in io.run((0..64).map(page).collect()).into_iter().enumerate() {
+                    let crate::Buf::Aligned(b) = done.buf else { panic!("the buffer is gone") };
+                    assert!(b[..] == data[i * 4096..][..4096], "page {i}");
+                }
+                let mut all = vec![0; data.len()];
+                f.read_exact_at(&mut all, 0, Purpose(0)).unwrap();
+                assert!(all == data);
+            };
+            read(&f);
+            assert!(gone(), "{uri}: {} pages stay", cached(fd, 64));
+            read(&plain);
+            assert_eq!(cached(fd, 64), 64);
+            drop((f, plain));
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn write_back_starts_and_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = Io::from_uri("posix").unwrap();
+        let f = io.open(&dir.path().join("f"), &OpenHow::read_write()).unwrap();
+        f.write_all_at(&[7; 8192], 0, Purpose(0)).unwrap();
+        f.start_write_back(0, 4096, false, Purpose(3)).unwrap();
+        f.start_write_back(0, 0, true, Purpose(3)).unwrap();
+        assert_eq!(io.stats().of(OpClass::SyncRange, Purpose(3)).ops, 2);
+        f.0.os().unwrap().sync_failed(libc::EIO);
+        assert_eq!(f.start_write_back(0, 0, true, Purpose(3)).unwrap_err().kind(), ErrorKind::SyncFailed);
+    }
+
+    #[test]
+    fn a_simulated_disk_takes_advice_and_says_what_it_has_not_got() {
+        let io = Io::from_uri("sim").unwrap();
+        let path = std::path::Path::new("/f");
+        let f = io.open(path, &OpenHow { dontcache: true, ..OpenHow::read_write() }).unwrap();
+        f.write_all_at(b"bytes", 0, Purpose(0)).unwrap();
+        let mut back = [0; 5];
+        f.read_exact_at(&mut back, 0, Purpose(0)).unwrap();
+        assert_eq!(&back, b"bytes");
+        f.advise(Advice::DontNeed, 0, 0).unwrap();
+        f.start_write_back(0, 5, true, Purpose(0)).unwrap();
+        assert_eq!(f.reserve(0, 4096).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(f.info().unwrap_err().kind(), ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn a_reservation_leaves_the_length() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let io = Io::from_uri("posix").unwrap();
+        let path = dir.path().join("f");
+        let f = io.open(&path, &OpenHow::read_write()).unwrap();
+        f.write_all_at(b"bytes", 0, Purpose(0)).unwrap();
+        match f.reserve(0, 1 << 20) {
+            Err(e) if e.kind() == ErrorKind::Unsupported => println!("skipped: {e}"),
+            reserved => {
+                reserved.unwrap();
+                assert!(f.info().unwrap().allocated >= 1 << 20);
+            }
+        }
+        f.reserve(5, 0).unwrap();
+        assert_eq!(f.len().unwrap(), 5);
+        assert_eq!(f.reserve(i64::MAX as u64, 7).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_file_says_which_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let io = Io::from_uri("posix").unwrap();
+        let path = dir.path().join("f");
+        let f = io.open(&path, &OpenHow::read_write()).unwrap();
+        f.write_all_at(b"bytes", 0, Purpose(0)).unwrap();
+        std::fs::hard_link(&path, dir.path().join("g")).unwrap();
+        let (got, want) = (f.info().unwrap(), std::fs::metadata(&path).unwrap());
+        assert_eq!((got.device, got.inode, got.links), (want.dev(), want.ino(), 2));
+        assert_eq!((got.len, got.allocated), (5, want.blocks() * 512));
+        assert_eq!(got.modified_ns, want.mtime() * 1_000_000_000 + want.mtime_nsec());
+        let other = io.open(&dir.path().join("g"), &OpenHow::read()).unwrap().info().unwrap();
+        assert_eq!((other.inode, other.generation), (got.inode, got.generation));
+    }
+}

@@ -1,0 +1,49 @@
+//! What an engine's file does.
+
+use std::path::Path;
+
+use super::os_file::OsFile;
+use crate::how::Advice;
+use crate::info::{Alignment, FileInfo};
+use crate::kind::Purpose;
+use crate::map::RawMap;
+use crate::{Error, ErrorKind, Result};
+
+/// An engine's file; see [`crate::File`] for the meaning of each call.
+#[allow(missing_docs, clippy::len_without_is_empty)]
+pub trait RawFile: Send + Sync {
+    fn read_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Result<usize>;
+    fn write_all_at(&self, buf: &[u8], offset: u64, dsync: bool, purpose: Purpose) -> Result<()>;
+    fn sync(&self, data_only: bool, purpose: Purpose) -> Result<()>;
+    fn sync_range(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()>;
+    fn allocate(&self, offset: u64, len: u64) -> Result<()>;
+    fn set_len(&self, len: u64) -> Result<()>;
+    fn len(&self) -> Result<u64>;
+    fn path(&self) -> &Path;
+    fn is_direct(&self) -> bool;
+    fn alignment(&self) -> Alignment;
+    fn map(&self, len: u64) -> Result<Box<dyn RawMap>>;
+    /// See [`crate::File::rewrites_in_place`].
+    fn rewrites_in_place(&self) -> bool {
+        true
+    }
+    fn advise(&self, _advice: Advice, _offset: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+    /// Without an answer of its own an engine waits for all of it.
+    fn start_write_back(&self, offset: u64, len: u64, _wait_before: bool, purpose: Purpose) -> Result<()> {
+        self.sync_range(offset, len, purpose)
+    }
+    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
+        let why = "this engine's files have no reservations";
+        Err(Error::new(ErrorKind::Unsupported, "fallocate", why).at(self.path()).range(offset, len))
+    }
+    fn info(&self) -> Result<FileInfo> {
+        let why = "this engine's files have no identity";
+        Err(Error::new(ErrorKind::Unsupported, "stat", why).at(self.path()))
+    }
+    /// The file of the operating system behind it, if it is one.
+    fn os(&self) -> Option<&OsFile> {
+        None
+    }
+}

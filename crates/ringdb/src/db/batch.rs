@@ -1,0 +1,151 @@
+//! [`WriteBatch`]: writes that happen together or not at all.
+
+use std::sync::Arc;
+
+use super::keyspace::Keyspace;
+use super::keyspaces::KeyspaceState;
+use crate::key::{Kind, MAX_BATCH_BYTES, Prefix, check_limits};
+use crate::log::payload;
+use crate::{Error, Result};
+
+/// Writes that happen together or not at all, in any keyspaces of one store, in the order they were added.
+///
+/// A key or value that is too long (64 KiB and 1 GiB) makes the commit fail with [`Error::Invalid`]; nothing of
+/// the batch is written then.
+#[derive(Clone, Debug, Default)]
+pub struct WriteBatch {
+    /// The payload of the log that it becomes.
+    pub(super) ops: Vec<u8>,
+    pub(super) count: u32,
+    /// The keyspaces written to, each once, the default one left out.
+    keyspaces: Vec<Arc<KeyspaceState>>,
+    /// The first thing wrong with the batch, told at commit.
+    invalid: Option<String>,
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> WriteBatch {
+        WriteBatch::default()
+    }
+
+    /// Sets a key of the default keyspace.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.add(&Prefix::new(0), Kind::Put, key.as_ref(), value.as_ref());
+    }
+
+    /// Deletes a key of the default keyspace.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) {
+        self.add(&Prefix::new(0), Kind::Delete, key.as_ref(), b"");
+    }
+
+    /// Sets a key of a keyspace.
+    pub fn put_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.touch(keyspace);
+        self.add(&keyspace.state().prefix, Kind::Put, key.as_ref(), value.as_ref());
+    }
+
+    /// Deletes a key of a keyspace.
+    pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) {
+        self.touch(keyspace);
+        self.add(&keyspace.state().prefix, Kind::Delete, key.as_ref(), b"");
+    }
+
+    /// Number of writes.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Forgets the writes, keeps the memory.
+    pub fn clear(&mut self) {
+        self.ops.clear();
+        self.count = 0;
+        self.keyspaces.clear();
+        self.invalid = None;
+    }
+
+    /// Bytes of keys and values, with their framing.
+    pub fn size_bytes(&self) -> usize {
+        self.ops.len()
+    }
+
+    fn touch(&mut self, keyspace: &Keyspace) {
+        let state = keyspace.state();
+        if !self.keyspaces.iter().any(|k| Arc::ptr_eq(k, state)) {
+            self.keyspaces.push(state.clone());
+        }
+    }
+
+    fn add(&mut self, prefix: &Prefix, kind: Kind, key: &[u8], value: &[u8]) {
+        let fits = check_limits(key, value).and_then(|()| {
+            let room = MAX_BATCH_BYTES - self.ops.len().min(MAX_BATCH_BYTES);
+            if key.len() + value.len() + 32 > room || self.count == u32::MAX {
+                return Err(Error::Invalid(format!("a batch holds at most {MAX_BATCH_BYTES} bytes")));
+            }
+            Ok(())
+        });
+        match fits {
+            Ok(()) => {
+                payload::encode(&mut self.ops, prefix, kind, key, value);
+                self.count += 1;
+            }
+            Err(e) => {
+                self.invalid.get_or_insert_with(|| e.to_string());
+            }
+        }
+    }
+
+    /// Whether the batch can be committed to the store with this identity.
+    pub(crate) fn check(&self, store: u64) -> Result<()> {
+        if let Some(why) = &self.invalid {
+            return Err(Error::Invalid(why.clone()));
+        }
+        for k in &self.keyspaces {
+            k.check_store(store)?;
+            k.check()?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::MAX_KEY_BYTES;
+    use crate::log::payload::{Op, decode};
+
+    #[test]
+    fn operations_come_back_in_order() {
+        let mut b = WriteBatch::new();
+        b.put("", "");
+        b.put("k", vec![7; 300]);
+        b.delete("k");
+        assert_eq!(b.len(), 3);
+        let ops: Vec<Op> = decode(&b.ops).collect::<std::result::Result<_, _>>().unwrap();
+        assert_eq!(ops[0], Op { kind: Kind::Put, key: b"\0", value: b"" });
+        assert_eq!(ops[1], Op { kind: Kind::Put, key: b"\0k", value: &[7; 300] });
+        assert_eq!(ops[2], Op { kind: Kind::Delete, key: b"\0k", value: b"" });
+        for cut in 1..b.ops.len() {
+            let n = decode(&b.ops[..cut]).filter(|o| o.is_ok()).count();
+            assert!(n < 3, "cut at {cut}");
+        }
+        b.clear();
+        assert!(b.is_empty() && b.size_bytes() == 0);
+    }
+
+    #[test]
+    fn too_long_a_key_fails_the_commit() {
+        let mut b = WriteBatch::new();
+        b.put(vec![0; MAX_KEY_BYTES], "fits");
+        assert!(b.check(1).is_ok());
+        b.put(vec![0; MAX_KEY_BYTES + 1], "does not");
+        assert!(b.check(1).unwrap_err().to_string().contains("65536"));
+        b.clear();
+        assert!(b.check(1).is_ok());
+    }
+}

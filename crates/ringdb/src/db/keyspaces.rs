@@ -1,0 +1,177 @@
+//! [`Keyspaces`]: named sets of keys, each under a prefix of its own in the one tree.
+//!
+//! A keyspace is made and dropped by one durable edit of the manifest. Ids are never used twice, so what is left
+//! of a dropped keyspace in logs and tables belongs to nobody; compactions leave it out.
+
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::key::Prefix;
+use crate::manifest::{ManifestState, VersionEdit};
+use crate::sync::{Mutex, lock};
+use crate::{Error, Result};
+
+/// The name of the keyspace that [`crate::Db`]'s own calls use.
+const DEFAULT: &str = "default";
+const MAX_NAME_BYTES: usize = 255;
+
+/// What every handle of a keyspace shares.
+#[derive(Debug)]
+pub(crate) struct KeyspaceState {
+    /// Which open store it belongs to.
+    store: u64,
+    pub id: u32,
+    pub name: String,
+    pub prefix: Prefix,
+    dropped: AtomicBool,
+}
+
+impl KeyspaceState {
+    fn new(store: u64, id: u32, name: &str) -> KeyspaceState {
+        let dropped = AtomicBool::new(false);
+        KeyspaceState { store, id, name: name.into(), prefix: Prefix::new(id), dropped }
+    }
+
+    /// Fails once the keyspace is dropped.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        if self.dropped.load(Relaxed) { Err(Error::KeyspaceDropped(self.name.clone())) } else { Ok(()) }
+    }
+
+    /// Fails for another store's keyspace.
+    pub fn check_store(&self, store: u64) -> Result<()> {
+        if self.store == store {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("keyspace '{}' belongs to another store", self.name)))
+    }
+}
+
+/// Whether a name can be a keyspace's.
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        return Err(Error::Invalid(format!(
+            "a keyspace's name has 1 to {MAX_NAME_BYTES} bytes; this one has {}",
+            name.len()
+        )));
+    }
+    Ok(())
+}
+
+/// The keyspaces of an open store.
+pub(crate) struct Keyspaces {
+    /// Tells open stores of this process apart.
+    store: u64,
+    default: Arc<KeyspaceState>,
+    named: Mutex<Named>,
+}
+
+/// All but the default one.
+struct Named {
+    live: BTreeMap<String, Arc<KeyspaceState>>,
+    /// Ids are below this.
+    next_id: u32,
+    /// Ids of dropped ones that may have entries left.
+    dropped: BTreeSet<u32>,
+}
+
+impl Keyspaces {
+    /// As the manifest has them.
+    pub fn new(store: u64, state: &ManifestState) -> Keyspaces {
+        let live = state.keyspaces.iter();
+        let live =
+            live.map(|(&id, name)| (name.clone(), Arc::new(KeyspaceState::new(store, id, name)))).collect();
+        Keyspaces {
+            store,
+            default: Arc::new(KeyspaceState::new(store, 0, DEFAULT)),
+            named: Mutex::new(Named {
+                live,
+                next_id: state.next_keyspace_id.max(1),
+                dropped: state.dropped.clone(),
+            }),
+        }
+    }
+
+    /// The identity of the open store.
+    pub fn store(&self) -> u64 {
+        self.store
+    }
+
+    /// The one that [`crate::Db`]'s own calls use.
+    pub fn default_one(&self) -> &Arc<KeyspaceState> {
+        &self.default
+    }
+
+    /// The one of that name, if there is one.
+    pub fn get(&self, name: &str) -> Result<Option<Arc<KeyspaceState>>> {
+        check_name(name)?;
+        if name == DEFAULT {
+            return Ok(Some(self.default.clone()));
+        }
+        Ok(lock(&self.named).live.get(name).cloned())
+    }
+
+    /// The names of all but the default one, sorted.
+    pub fn names(&self) -> Vec<String> {
+        lock(&self.named).live.keys().cloned().collect()
+    }
+
+    /// The ids of dropped ones that may have entries left.
+    pub fn dropped(&self) -> Vec<u32> {
+        lock(&self.named).dropped.iter().copied().collect()
+    }
+
+    /// Makes the one of that name, which is not there, once `record` has made the edit durable. The caller holds the
+    /// manifest, so that nobody else makes or drops one meanwhile.
+    pub fn create(
+        &self,
+        name: &str,
+        record: impl FnOnce(&VersionEdit) -> Result<()>,
+    ) -> Result<Arc<KeyspaceState>> {
+        let id = lock(&self.named).next_id;
+        if id == u32::MAX {
+            return Err(Error::Invalid("the store has used up all ids of keyspaces".into()));
+        }
+        record(&VersionEdit { created_keyspaces: vec![(id, name.into())], ..VersionEdit::default() })?;
+        let state = Arc::new(KeyspaceState::new(self.store, id, name));
+        let mut named = lock(&self.named);
+        assert_eq!(named.next_id, id, "an id is given out once");
+        named.next_id = id + 1;
+        named.live.insert(name.into(), state.clone());
+        Ok(state)
+    }
+
+    /// Drops the one of that name once `record` has made the edit durable; false if there is none. The caller holds
+    /// the manifest.
+    pub fn drop_named(&self, name: &str, record: impl FnOnce(&VersionEdit) -> Result<()>) -> Result<bool> {
+        let Some(state) = lock(&self.named).live.get(name).cloned() else { return Ok(false) };
+        record(&VersionEdit { dropped_keyspaces: vec![state.id], ..VersionEdit::default() })?;
+        state.dropped.store(true, Relaxed);
+        let mut named = lock(&self.named);
+        named.live.remove(name);
+        named.dropped.insert(state.id);
+        Ok(true)
+    }
+
+    /// Fails for the default one, which cannot be dropped, and for what cannot be a name.
+    pub fn check_droppable(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        if name == DEFAULT {
+            return Err(Error::Invalid("the default keyspace cannot be dropped".into()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_1_to_255_bytes() {
+        assert!(check_name("").is_err());
+        assert!(check_name("a").is_ok() && check_name(&"é".repeat(127)).is_ok());
+        assert!(check_name(&"é".repeat(128)).is_err());
+    }
+}

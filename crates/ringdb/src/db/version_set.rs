@@ -1,0 +1,161 @@
+//! [`VersionSet`]: the manifest of a store open for writing, and the one way to change its tables: durable in the
+//! manifest first, visible after, and only then are log segments given up and files removed.
+
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+use engineswap::Io;
+
+use super::health::Health;
+use super::tree::LsmTree;
+use super::view::Views;
+use crate::compaction::Change;
+use crate::log::{Log, LogPos};
+use crate::manifest::{ManifestFile, ManifestState, Version, VersionEdit};
+use crate::mutation::{Mutation, broken};
+use crate::sync::{Mutex, MutexGuard, lock};
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// See the module.
+pub(crate) struct VersionSet {
+    /// Held while waiting for the disk. No reader needs it, and no writer but those that make or drop keyspaces.
+    manifest: Mutex<ManifestFile>,
+    tree: Arc<LsmTree>,
+    views: Arc<Views>,
+    log: Arc<Log>,
+    health: Arc<Health>,
+    next_file: Arc<AtomicU64>,
+    io: Io,
+}
+
+impl VersionSet {
+    pub fn new(
+        manifest: ManifestFile,
+        tree: Arc<LsmTree>,
+        views: Arc<Views>,
+        log: Arc<Log>,
+        health: Arc<Health>,
+        next_file: Arc<AtomicU64>,
+        io: Io,
+    ) -> VersionSet {
+        VersionSet { manifest: Mutex::new(manifest), tree, views, log, health, next_file, io }
+    }
+
+    /// Keeps edits from being made as long as it is held.
+    pub fn lock(&self) -> MutexGuard<'_, ManifestFile> {
+        lock(&self.manifest)
+    }
+
+    /// A file number that was never given out before.
+    pub fn new_file_number(&self) -> u64 {
+        self.next_file.fetch_add(1, Relaxed)
+    }
+
+    /// What the manifest says and the tables that it names, which stay as long as they are held.
+    pub fn current(&self) -> (ManifestState, Arc<Version<Table>>) {
+        // Nobody installs a change while the manifest is held, so that these two agree.
+        let manifest = self.lock();
+        let mut state = manifest.state().clone();
+        state.next_file_number = state.next_file_number.max(self.next_file.load(Relaxed));
+        (state, self.tree.version())
+    }
+
+    /// Appends an edit to the manifest. A failure that leaves unknown what is on disk stops the store.
+    pub fn append(&self, manifest: &mut ManifestFile, edit: &VersionEdit) -> Result<()> {
+        manifest.append(edit).map_err(|e| self.health.latch().fail(e))
+    }
+
+    /// See [`ManifestFile::seal`].
+    pub fn seal(&self, manifest: &mut ManifestFile) -> Result<()> {
+        manifest.seal().map_err(|e| self.health.latch().fail(e))
+    }
+
+    /// Both: for an edit that nothing else bears witness to.
+    pub fn append_sealed(&self, manifest: &mut ManifestFile, edit: &VersionEdit) -> Result<()> {
+        self.append(manifest, edit)?;
+        self.seal(manifest)
+    }
+
+    /// Has the manifest say how far the log is durable, so that the loss of a segment or of its end is noticed.
+    pub fn note_log(&self) -> Result<()> {
+        let mut manifest = self.lock();
+        match self.news_of_log(&manifest, None) {
+            None => Ok(()),
+            log_durable => self.append(&mut manifest, &VersionEdit { log_durable, ..VersionEdit::default() }),
+        }
+    }
+
+    /// The same when no more will be written, and has the manifest say how long it is itself.
+    pub fn note_end(&self) -> Result<()> {
+        self.note_log()?;
+        self.seal(&mut self.lock())
+    }
+
+    /// From here on the log begins with `segment`: everything before is in tables.
+    pub fn begin_log_at(&self, segment: u64) -> Result<()> {
+        let mut manifest = self.lock();
+        if manifest.state().log_number < segment {
+            let log_durable = Some(self.log.vouched(Some(segment)));
+            let edit = VersionEdit { log_number: Some(segment), log_durable, ..VersionEdit::default() };
+            self.append(&mut manifest, &edit)?;
+        }
+        // The log before it goes now: a manifest that has forgotten this must not be believed.
+        self.seal(&mut manifest)
+    }
+
+    /// What the manifest does not say yet of how far the log is durable, now or once it begins with segment `first`.
+    fn news_of_log(&self, manifest: &ManifestFile, first: Option<u64>) -> Option<LogPos> {
+        let vouched = self.log.vouched(first);
+        (vouched > manifest.state().log_durable).then_some(vouched)
+    }
+
+    /// Makes a change of the tree durable, then visible; then tables that go are marked obsolete and log segments that
+    /// flushed memtables needed are given up. See [`crate::compaction::CompactionEnv::install`].
+    pub fn install(&self, change: &Change<Table>) -> Result<()> {
+        let mut manifest = self.lock();
+        // Changes come from here only, so the version stays as it is until the edit is applied to it.
+        let (version, flushed) = self.tree.before_edit(change.flushed);
+        let log_number = flushed.as_ref().map(|f| f.segment);
+        let edit = VersionEdit {
+            log_number,
+            log_durable: self.news_of_log(&manifest, log_number),
+            flushed_seq: flushed.as_ref().map(|f| f.seq),
+            last_seq: Some(self.views.visible()),
+            next_file_number: Some(self.next_file.load(Relaxed)),
+            removed: change.removed.iter().map(|(l, t)| (*l as u32, t.meta().file_id)).collect(),
+            added: change.added.iter().map(|(l, t)| (*l as u32, t.meta().clone())).collect(),
+            ..VersionEdit::default()
+        };
+        let next = version.apply(&edit, |_, meta| {
+            let added = change.added.iter().find(|(_, t)| t.meta().file_id == meta.file_id);
+            added.map(|(_, t)| t.clone()).ok_or_else(|| Error::Invalid("an added table is not open".into()))
+        })?;
+        let stays = |id| change.added.iter().any(|(_, a)| a.meta().file_id == id);
+        let gone = || change.removed.iter().map(|(_, t)| t).filter(|t| !stays(t.meta().file_id));
+        if broken(Mutation::UnlinkBeforeManifest) {
+            gone().for_each(|t| drop(self.io.remove_file(t.path())));
+        }
+        if broken(Mutation::ReleaseLogEarly)
+            && let Some(first) = log_number
+        {
+            self.log.release(first);
+            let _ = self.log.prepare();
+        }
+        self.append(&mut manifest, &edit)?;
+
+        let written = change.added.iter().map(|(_, a)| a.meta().file_bytes).sum();
+        let flushed = self.tree.apply(&version, next, change.flushed, written);
+        gone().for_each(|t| t.mark_obsolete());
+        if let Some(first) = log_number {
+            let durable = manifest.state().log_number;
+            assert!(durable >= first, "a segment is given up when the manifest says that it is not needed");
+        }
+        drop(manifest);
+        drop(flushed);
+        if let Some(first) = log_number {
+            self.log.release(first);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! A child by fork() has the parent's handles of a store and may not touch anything with them.
+#![allow(clippy::unwrap_used)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ringdb::{Db, Durability, Error, ErrorKind, Options, WriteBatch, WriteOptions};
+
+fn options(d: Durability) -> Options {
+    Options::default().with_cache_bytes(2 << 20).with_memtable_bytes(64 << 10).with_durability(d)
+}
+
+/// What the child does with what it has inherited.
+fn child(dir: &std::path::Path, db: Db) {
+    let refused = |what: &str, e: Error| {
+        assert!(e.to_string().contains("fork"), "{what}: {e}");
+        assert_eq!(e.kind(), ErrorKind::FixCall, "{what}: {e}");
+    };
+    refused("put", db.put("child", "x").unwrap_err());
+    refused("delete", db.delete("parent").unwrap_err());
+    let mut batch = WriteBatch::new();
+    batch.put("child", "x");
+    let sync = WriteOptions::default().durability(Durability::Sync);
+    refused("write", db.write(batch, &sync).unwrap_err());
+    refused("flush", db.flush().unwrap_err());
+    refused("compact_range", db.compact_range(..).unwrap_err());
+    refused("keyspace", db.keyspace("child").map(drop).unwrap_err());
+    refused("checkpoint", db.checkpoint(dir.join("copy")).unwrap_err());
+    refused("get", db.get("parent").map(drop).unwrap_err());
+    refused("iter", db.iter().next().unwrap().map(drop).unwrap_err());
+    let snapshot = db.snapshot();
+    refused("a snapshot", snapshot.get("parent").map(drop).unwrap_err());
+    drop(snapshot);
+    refused("close", db.clone().close().unwrap_err());
+    drop(db);
+    // The parent still has the lock.
+    let e = Db::open(dir, options(Durability::Process).with_io("posix")).map(drop).unwrap_err();
+    assert!(matches!(e, Error::Locked(_)), "{e}");
+}
+
+#[test]
+fn a_child_changes_nothing_and_its_parent_goes_on() {
+    for d in [Durability::Process, Durability::Sync, Durability::None] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), options(d)).unwrap();
+        for i in 0..200 {
+            db.put(format!("{i:03}"), vec![b'v'; 1000]).unwrap();
+        }
+        db.put("parent", "x").unwrap();
+        let (old, snapshot) = (db.iter(), db.snapshot());
+        let handle = db.clone();
+        // SAFETY: the child allocates and locks, which glibc's fork allows, and ends without running what is the
+        // parent's.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: a plain system call. If it hangs, a signal ends it.
+            unsafe { libc::alarm(60) };
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                drop((old, snapshot, handle));
+                child(dir.path(), db);
+            }));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(done.is_err())) };
+        }
+        let mut status = -1;
+        // SAFETY: the kernel fills `status`.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        assert_eq!(status, 0, "{d:?}: the child failed (see above), or hung");
+
+        assert_eq!(old.count(), 201, "{d:?}");
+        for i in 200..300 {
+            db.put(format!("{i:03}"), vec![b'v'; 1000]).unwrap();
+        }
+        assert_eq!(snapshot.get("250").unwrap(), None);
+        db.flush().unwrap();
+        db.compact_range(..).unwrap();
+        drop((snapshot, handle));
+        db.close().unwrap();
+        let db = Db::open(dir.path(), options(d)).unwrap();
+        assert_eq!(db.get("child").unwrap(), None, "{d:?}");
+        assert_eq!(db.iter().count(), 301, "{d:?}");
+        assert!(db.verify().unwrap().is_ok());
+    }
+}

@@ -1,0 +1,23 @@
+//! Tests of the store that need no process of their own, in one binary. A test that sets limits, forks, is
+//! killed, counts what the whole process reads, or simulates time, has a binary beside this one.
+#![allow(clippy::unwrap_used)] // tests
+
+#[path = "../support/failing.rs"]
+mod failing;
+#[path = "../support/frozen_v1.rs"]
+mod frozen_v1;
+#[path = "../support/linear.rs"]
+mod linear;
+#[path = "../support/mod.rs"]
+mod support;
+
+mod api;
+mod concurrency;
+mod damage;
+mod engines;
+mod frozen;
+mod linearizability;
+mod power_cut;
+mod pressure;
+mod proofs;
+mod recovery;
