@@ -39,6 +39,8 @@ pub(crate) trait FileCalls: Any + Send + Sync {
     fn unlock(&self);
     /// Maps the first `len` bytes.
     fn map(&self, len: u64, held: &mut Option<Held>) -> Sys<Box<dyn RawMap>>;
+    /// See [`crate::File::rewrites_in_place`].
+    fn rewrites_in_place(&self) -> bool;
     /// Which file it is, for those who map it and those who cut it.
     fn key(&self) -> FileKey;
 }

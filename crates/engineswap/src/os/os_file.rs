@@ -564,7 +564,7 @@ impl RawFile for OsFile {
     fn rewrites_in_place(&self) -> bool {
         match &self.open {
             Open::Kernel(fd) => in_place::rewrites_in_place(fd.as_raw_fd()),
-            Open::Other(_) => true,
+            Open::Other(calls) => calls.rewrites_in_place(),
         }
     }
 

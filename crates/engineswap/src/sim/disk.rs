@@ -46,7 +46,7 @@ impl Disk {
 
     fn of(config: &SimConfig, state: State) -> Disk {
         let mut world = World::new(state, config.seed);
-        world.capacity = config.capacity;
+        (world.capacity, world.cow) = (config.capacity, config.cow);
         world.delay = u64::from(config.delay_us) * 1000;
         world.paths = world.state.names.files().into_iter().map(|(p, n)| (n, p)).collect();
         Disk { shared: Arc::new(Shared { config: config.clone(), world: Mutex::new(world) }) }
@@ -105,6 +105,14 @@ impl Disk {
         self.lock().dead
     }
 
+    /// The store to mapped memory, if there was one, for which the disk had no space: on a machine it is a SIGBUS that
+    /// ends the process, and here every later call fails with EIO.
+    pub fn bus_error(&self) -> Option<String> {
+        let mut w = self.lock();
+        w.pull_all();
+        w.bus_error.clone()
+    }
+
     /// What is left when the power has been cut, or would be if it were cut now, as a disk of its own with no plan.
     /// This one is left as it is. The same outcome of the same disk is always the same.
     pub fn crash(&self, outcome: impl Into<CrashOutcome>) -> Disk {
@@ -155,7 +163,7 @@ impl Disk {
         let state = from.clone_now().lock().state.clone();
         let mut w = self.lock();
         w.state = state;
-        (w.dead, w.cut_at) = (false, None);
+        (w.dead, w.cut_at, w.bus_error) = (false, None, None);
         w.paths = w.state.names.files().into_iter().map(|(p, n)| (n, p)).collect();
         w.mapped.clear();
     }

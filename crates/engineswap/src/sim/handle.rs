@@ -50,7 +50,7 @@ impl Handle {
             return Err(e);
         }
         let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= MAX_FILE).ok_or(libc::EFBIG)?;
-        let may = w.room(self.node, end)?.saturating_sub(offset);
+        let may = w.room(self.node, offset, end)?.saturating_sub(offset);
         if may == 0 && !buf.is_empty() {
             w.hit(Call::Write, "no room");
             return Err(libc::ENOSPC);
@@ -201,7 +201,7 @@ impl FileCalls for Handle {
         let mut w = self.disk.lock();
         let v = w.begin_on(Call::Allocate, self.node)?;
         v.check()?;
-        if w.room(self.node, end)? < end {
+        if w.growth(self.node, end)? < end {
             w.hit(Call::Allocate, "no room");
             return Err(libc::ENOSPC);
         }
@@ -284,6 +284,10 @@ impl FileCalls for Handle {
             return Err(libc::ENODEV);
         }
         Ok(Box::new(SimMap::new(&self.disk, self.node, len, held)?))
+    }
+
+    fn rewrites_in_place(&self) -> bool {
+        !self.disk.config().cow
     }
 
     fn key(&self) -> FileKey {

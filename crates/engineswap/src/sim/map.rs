@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::content::{Content, PAGE, parts};
@@ -147,10 +148,24 @@ impl World {
         let number = self.operations;
         let path = self.paths.get(&node).cloned().unwrap_or_default();
         for what in stores {
+            if let What::Store { offset, data } = &what {
+                self.expect_room(node, &path, *offset, data.len() as u64);
+            }
             // The file is there: it was found above.
             let _ = self.change(node, what);
         }
         self.stored(number, path);
+    }
+
+    /// Bytes were stored to a mapping: where there is no space for them, the kernel raises SIGBUS and the process is
+    /// gone. So nothing works from here on.
+    fn expect_room(&mut self, node: u64, path: &Path, offset: u64, len: u64) {
+        let end = offset + len;
+        if self.room(node, offset, end).is_ok_and(|may| may < end) {
+            self.hit(Call::Store, "SIGBUS");
+            self.dead = true;
+            self.bus_error.get_or_insert(format!("{}: {len} bytes at {offset}", path.display()));
+        }
     }
 
     /// After damage to a mapped file.

@@ -321,3 +321,58 @@ fn where_room_cannot_be_reserved_nothing_is_cut() {
     let all = disk.read(path("/f")).unwrap();
     assert!(all.len() == 13_000 && all[..10_000] == [7; 10_000] && all[10_000..] == [0; 3000]);
 }
+
+/// A disk of four free pages beside a file of four, and the file.
+fn nearly_full(cow: bool) -> (Disk, File) {
+    let disk = Disk::from_config(&SimConfig { cow, ..SimConfig::default() }).unwrap();
+    let f = new_file(&disk.io(), "/f");
+    f.write_all_at(&[1; 16384], 0, P).unwrap();
+    disk.set_plan(Plan::parse("on stat nth 1 full 16384").unwrap());
+    f.len().unwrap();
+    disk.set_plan(Plan::none());
+    (disk, f)
+}
+
+#[test]
+fn where_pages_are_copied_on_write_a_rewrite_needs_free_ones() {
+    let (disk, f) = nearly_full(false);
+    assert!(f.rewrites_in_place());
+    f.write_all_at(&[2; 32768], 0, P).unwrap();
+    f.write_all_at(&[3; 32768], 0, P).unwrap();
+    let mut m = f.map(32768).unwrap();
+    m.write(0, &[4; 32768]);
+    assert_eq!(disk.bus_error(), None);
+
+    let (disk, f) = nearly_full(true);
+    assert!(!f.rewrites_in_place());
+    // What a write has replaced is free again when it has ended.
+    (0..10).for_each(|i| f.write_all_at(&[i; 16384], 0, P).unwrap());
+    f.write_all_at(&[2; 16384], 16384, P).unwrap();
+    let e = f.write_all_at(&[3; 10], 0, P).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
+    assert_eq!(disk.read(path("/f")).unwrap(), [[9; 16384], [2; 16384]].concat());
+    assert_eq!(disk.faults_hit()["write no room"], 1);
+}
+
+#[test]
+fn a_store_to_a_mapping_without_space_for_it_is_the_end() {
+    let (disk, f) = nearly_full(true);
+    let mut m = f.map(16384).unwrap();
+    m.write(100, &[4; 16000]);
+    assert_eq!(disk.bus_error(), None);
+    disk.set_plan(Plan::parse("on stat nth 1 full 0").unwrap());
+    f.len().unwrap();
+    m.write(4090, &[5; 4]);
+    assert_eq!(disk.bus_error().unwrap(), "/f: 4 bytes at 4090");
+    assert_eq!(disk.faults_hit()["store SIGBUS"], 1);
+    assert_eq!(f.sync_all(P).unwrap_err().errno(), Some(libc::EIO));
+
+    // Pages that the file has not got yet, on any disk.
+    let (disk, f) = nearly_full(false);
+    f.set_len(40960).unwrap();
+    let mut m = f.map(40960).unwrap();
+    m.write(16384, &[4; 16384]);
+    assert_eq!(disk.bus_error(), None);
+    m.write(32768, &[4]);
+    assert_eq!(disk.bus_error().unwrap(), "/f: 1 bytes at 32768");
+}

@@ -49,6 +49,10 @@ pub(crate) struct World {
     pub print: u64,
     /// Bytes that files may take.
     pub capacity: Option<u64>,
+    /// Whether what is written goes to a new place.
+    pub cow: bool,
+    /// The store to mapped memory that had no space.
+    pub bus_error: Option<String>,
     /// Nanoseconds of the disk's own time.
     pub clock: u64,
     /// The longest that an operation takes, in nanoseconds of that time.
@@ -100,6 +104,8 @@ impl World {
             points: None,
             print: 0,
             capacity: None,
+            cow: false,
+            bus_error: None,
             clock: 0,
             delay: 0,
             opened: BTreeMap::new(),
@@ -239,12 +245,25 @@ impl World {
         files.map(|f| f.room.next_multiple_of(4096)).sum()
     }
 
+    /// Bytes in whole pages that are free.
+    fn free(&self) -> u64 {
+        self.capacity.map_or(u64::MAX, |c| c.saturating_sub(self.used()) / 4096 * 4096)
+    }
+
     /// How far a file may grow that wants to reach `end`. A file takes the room up to its last byte.
-    pub fn room(&self, node: u64, end: u64) -> Sys<u64> {
-        let Some(capacity) = self.capacity else { return Ok(end) };
+    pub fn growth(&self, node: u64, end: u64) -> Sys<u64> {
         let mine = self.file(node)?.room.next_multiple_of(4096);
-        let free = capacity.saturating_sub(self.used()) / 4096 * 4096;
-        Ok(end.min(mine + free))
+        Ok(end.min(mine.saturating_add(self.free())))
+    }
+
+    /// How far bytes that go from `offset` to `end` may be written. With copy on write each page needs another one,
+    /// which is not given back before the write has ended.
+    pub fn room(&self, node: u64, offset: u64, end: u64) -> Sys<u64> {
+        let grown = self.growth(node, end)?;
+        if self.cow && self.capacity.is_some() {
+            return Ok(grown.min((offset / 4096 * 4096).saturating_add(self.free())));
+        }
+        Ok(grown)
     }
 
     /// Forgets a file that nobody can reach any more.
