@@ -20,8 +20,8 @@ pub fn outcome(n: u64, seed: u64) -> CrashOutcome {
 }
 
 /// Runs the history once and keeps what the disk held in the middle of every operation.
-pub fn record(shape: &Shape, script: &Script, seed: u64) -> Result<Lab, String> {
-    let lab = Lab::new(Disk::new(seed));
+pub fn record(job: &Job, shape: &Shape, script: &Script) -> Result<Lab, String> {
+    let lab = Lab::new(job.disk());
     lab.disk.record(true);
     let mut run = Run::new(lab.clone(), shape, script);
     run.open().map_err(|e| format!("a new store does not open: {e}"))?;
@@ -39,7 +39,7 @@ pub fn crash(job: &Job, progress: &mut Progress, only: Option<(usize, u64)>) {
     let mut recorded = None;
     let what = || format!("{} steps without a fault", script.steps.len());
     progress.case("history", what, &Disk::new(0), || {
-        recorded = Some(record(shape, &script, job.seed)?);
+        recorded = Some(record(job, shape, &script)?);
         Ok(0)
     });
     let Some(lab) = recorded else { return };

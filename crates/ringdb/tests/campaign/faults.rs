@@ -150,7 +150,7 @@ fn facts_of(lab: &Lab, script: &Script, before: &Facts) -> Facts {
 /// Has each call of the job's history fail; `only`: one of one life, in one way.
 pub fn faults(job: &Job, progress: &mut Progress, only: Option<(usize, u64, Kind)>) {
     let (shape, script) = (job.shape(), script(job));
-    let (mut disk, mut facts) = (Disk::new(job.seed), Facts::default());
+    let (mut disk, mut facts) = (job.disk(), Facts::default());
     let reopens: Vec<usize> =
         (0..script.steps.len()).filter(|i| matches!(script.steps[*i], Step::Reopen { .. })).collect();
     let mut first = 0;
@@ -213,6 +213,7 @@ fn one(
     lab.disk.set_plan(kind.plan(n));
     let mut run = Run::new(lab.clone(), job.shape(), script);
     let result = go(&mut run, life, kind);
+    no_bus_error(&lab.disk)?;
     // Mending is a rule of its own.
     let full = |hit: &String| hit.ends_with(" full");
     hits.extend(lab.disk.faults_hit().into_keys().filter(|h| kind.name == "full" || !full(h)));
@@ -242,6 +243,11 @@ fn one(
 /// No more faults, and room again.
 fn mend(lab: &Lab) {
     lab.disk.set_plan(Plan::parse("on any nth 1 full 1000m").unwrap_or_else(|e| panic!("{e}")));
+}
+
+/// A store to mapped memory without space for it ends the process on a real machine.
+pub fn no_bus_error(disk: &Disk) -> Result<(), String> {
+    disk.bus_error().map_or(Ok(()), |store| Err(format!("SIGBUS: a store found no space: {store}")))
 }
 
 /// Directories whose names could not be synced are removed by the store. Those that could not be removed either are by

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ringdb::Durability;
 use ringdb::engineswap::sim::Disk;
+use ringdb::engineswap::uri::SimConfig;
 
 use crate::faults::Kind;
 use crate::history::Shape;
@@ -71,6 +72,19 @@ impl Job {
         Some((job, parts.next().map(str::to_string)))
     }
 
+    /// An empty disk. Of sixteen seeds three need direct transfers aligned to 4 KiB, three to more than the store's own
+    /// blocks, so that it goes through the page cache; four write every page to a new place (copy on write).
+    pub fn disk(&self) -> Disk {
+        let align = match self.seed % 16 {
+            8..=10 => 4096,
+            11..=13 => 16384,
+            _ => SimConfig::default().align,
+        };
+        let cow = matches!(self.seed % 16, 10 | 13..=15);
+        let config = SimConfig { seed: self.seed, align, cow, ..SimConfig::default() };
+        Disk::from_config(&config).expect("a disk")
+    }
+
     pub fn shape(&self) -> &'static Shape {
         Shape::named(&self.shape).expect("a history's name")
     }
@@ -104,6 +118,9 @@ impl Job {
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     pub cases: u64,
+    /// Those of them with several threads.
+    #[serde(default)]
+    pub crowds: u64,
     pub crash_points: u64,
     pub faults: u64,
     /// Injected faults by kind and by what they hit.
@@ -118,6 +135,7 @@ pub struct Counts {
 impl Counts {
     pub fn add(&mut self, more: &Counts) {
         self.cases += more.cases;
+        self.crowds += more.crowds;
         self.crash_points += more.crash_points;
         self.faults += more.faults;
         self.not_reached += more.not_reached;
@@ -146,7 +164,7 @@ pub struct Progress {
     pub failure: Option<Failure>,
     /// At most so many cases.
     pub limit: u64,
-    counts_cuts: bool,
+    mode: Mode,
     told: Instant,
     /// The case at work and when it began, for the watchdog.
     current: Arc<Mutex<Option<(String, Instant)>>>,
@@ -186,7 +204,7 @@ impl Progress {
             counts: Counts::default(),
             failure: None,
             limit,
-            counts_cuts: mode != Mode::Faults,
+            mode,
             told: Instant::now(),
             current,
             loud,
@@ -222,8 +240,9 @@ impl Progress {
             (Err(_), None) => Err("a panic".into()),
         };
         self.counts.cases += 1;
+        self.counts.crowds += u64::from(self.mode == Mode::Crowd);
         match result {
-            Ok(n) if self.counts_cuts => self.counts.crash_points += n,
+            Ok(n) if self.mode != Mode::Faults => self.counts.crash_points += n,
             Ok(_) => {}
             Err(message) => {
                 keep(&case, disk);

@@ -32,6 +32,7 @@ usage: campaign [run] [options]
   --seed N           the first seed (default: from the clock)
   --outcomes N       outcomes of each cut (default 6)
   --every N          one operation in N (default 1)
+  --crowds N         crowds in a round (default: as many as histories)
   --jobs N           processes at once (default: the cores)
   --history NAME     this history only
   --out FILE         the result as JSON, and where to go on after an interruption (default target/campaign.json;

@@ -25,6 +25,8 @@ pub struct Wanted {
     pub outcomes: u64,
     pub every: u64,
     pub jobs: usize,
+    /// Crowds in a round.
+    pub crowds: u64,
     pub history: Option<String>,
     pub out: Option<PathBuf>,
 }
@@ -45,6 +47,8 @@ impl Wanted {
             outcomes: 6,
             every: 1,
             jobs: std::thread::available_parallelism().map_or(2, |n| n.get()),
+            // As many as histories.
+            crowds: 4 * SHAPES.len() as u64,
             history: None,
             out: None,
         }
@@ -52,7 +56,7 @@ impl Wanted {
 
     /// What fits into CI: each history on both media, a part of the operations.
     pub fn slice() -> Wanted {
-        Wanted { crash_points: 0, faults: 0, every: 16, outcomes: 5, ..Wanted::default() }
+        Wanted { crash_points: 0, faults: 0, every: 16, outcomes: 5, crowds: 2, ..Wanted::default() }
     }
 
     pub fn from_args(args: &[String]) -> Wanted {
@@ -68,6 +72,7 @@ impl Wanted {
                 "--seed" => w.seed = number(),
                 "--outcomes" => w.outcomes = number(),
                 "--every" => w.every = number().max(1),
+                "--crowds" => w.crowds = number(),
                 "--jobs" => w.jobs = number().max(1) as usize,
                 "--history" => w.history = Some(value.clone()),
                 "--out" => w.out = Some(root().join(value)),
@@ -100,19 +105,31 @@ impl Wanted {
                 }
             }
         }
-        for durability in [Durability::Process, Durability::Sync] {
-            if self.history.as_ref().is_none_or(|h| h == crate::crowd::NAME) {
-                jobs.push(Job {
-                    mode: Mode::Crowd,
-                    shape: crate::crowd::NAME.into(),
-                    durability,
-                    seed: self.seed + round,
-                    outcomes: self.outcomes,
-                    every: self.every,
-                });
+        let mut both = Vec::new();
+        let (mut jobs, mut crowds) = (jobs.into_iter(), self.crowds(round));
+        // In turns, so that a campaign that ends early has had its part of both.
+        loop {
+            let before = both.len();
+            both.extend(jobs.next());
+            both.extend(crowds.next());
+            if both.len() == before {
+                return both;
             }
         }
-        jobs
+    }
+
+    /// A round's crowds: on each medium, under each seed that is theirs.
+    fn crowds(&self, round: u64) -> impl Iterator<Item = Job> {
+        let wanted = self.history.as_ref().is_none_or(|h| h == crate::crowd::NAME);
+        let seeds = self.crowds.div_ceil(2);
+        (0..if wanted { self.crowds } else { 0 }).map(move |i| Job {
+            mode: Mode::Crowd,
+            shape: crate::crowd::NAME.into(),
+            durability: if i % 2 == 0 { Durability::Process } else { Durability::Sync },
+            seed: self.seed + round * seeds + i / 2,
+            outcomes: self.outcomes,
+            every: self.every,
+        })
     }
 }
 
@@ -288,8 +305,8 @@ fn show(wanted: &Wanted, c: &Counts, elapsed: Duration) {
 fn report(s: &State) {
     let c = &s.counts;
     println!(
-        "\n{} cases: {} crash points, {} faults ({} not reached), {} histories of {} operations in all, {:.0} s",
-        c.cases, c.crash_points, c.faults, c.not_reached, c.histories, c.operations, s.seconds
+        "\n{} cases ({} of crowds): {} crash points, {} faults ({} not reached), {} histories of {} operations in all, {:.0} s",
+        c.cases, c.crowds, c.crash_points, c.faults, c.not_reached, c.histories, c.operations, s.seconds
     );
     let list = |m: &std::collections::BTreeMap<String, u64>| -> String {
         m.iter().map(|(k, n)| format!("{k} {n}")).collect::<Vec<_>>().join(", ")

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use ringdb::engineswap::sim::{CrashOutcome, Disk, Plan};
 
 use crate::crash::outcome;
-use crate::faults::{KINDS, Kind};
+use crate::faults::{KINDS, Kind, no_bus_error};
 use crate::job::{Job, Progress};
 use crate::support::Rng;
 use ledger::{Ledger, Survivors};
@@ -27,6 +27,8 @@ pub const NAME: &str = "crowd";
 const CUTS: u64 = 8;
 /// Faults of each kind in a job that leaves nothing out.
 const FAULTS: u64 = 16;
+/// And lies.
+const LIES: u64 = 96;
 
 /// A device that says that it has synced and has not: what is durable by then may be missing, and the store has to
 /// notice, or to hold less of what was written in the order in which it was written.
@@ -82,7 +84,8 @@ pub fn crowd(job: &Job, progress: &mut Progress, only: Option<Only>) {
         }
     }
     for kind in KINDS.into_iter().chain([LIE]) {
-        for _ in 0..(FAULTS / job.every).max(1) {
+        let times = if kind == LIE { LIES } else { FAULTS };
+        for _ in 0..(times / job.every).max(1) {
             // Most rules match a part of the calls: the smaller numbers hit.
             let most = disk.operations() >> rng.below(6);
             let (mut at, mut n) = (1 + rng.below(most.max(1)), rng.below(6));
@@ -107,7 +110,7 @@ pub fn crowd(job: &Job, progress: &mut Progress, only: Option<Only>) {
 
 /// The life without faults: all goes well. What the disk held at every moment of it, and what was done.
 fn undisturbed(job: &Job) -> Result<(Disk, Ledger), String> {
-    let disk = Disk::new(job.seed);
+    let disk = job.disk();
     disk.record(true);
     let ledger = Life::new(job, &disk, None).run(job)?;
     Ok((disk, ledger))
@@ -115,11 +118,12 @@ fn undisturbed(job: &Job) -> Result<(Disk, Ledger), String> {
 
 /// The life with a fault, and then a cut.
 fn disturbed(job: &Job, kind: Kind, at: u64, n: u64, hits: &mut Vec<String>) -> Result<u64, String> {
-    let disk = Disk::new(job.seed);
+    let disk = job.disk();
     disk.set_plan(kind.plan(at));
     let life = Life::new(job, &disk, Some(kind));
     let result = life.run(job);
     hits.extend(disk.faults_hit().into_keys().filter(|h| kind.name == "full" || !h.ends_with(" full")));
+    no_bus_error(&disk)?;
     let ledger = result?;
     let outcome = outcome(n, job.seed ^ at << 20);
     let mut survivors = Survivors::of(&ledger, None, outcome == CrashOutcome::Everything);
