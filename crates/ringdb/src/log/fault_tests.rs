@@ -13,19 +13,22 @@ use engineswap::{
 use super::tests::{numbers, payload, replay_all, small};
 use super::*;
 use crate::Error;
+use crate::sync::lock;
 
 /// Passes everything on to a real engine, but fails as told.
-struct Faulty {
-    io: Io,
-    faults: Arc<Faults>,
+pub(super) struct Faulty {
+    pub io: Io,
+    pub faults: Arc<Faults>,
 }
 
 #[derive(Default)]
-struct Faults {
+pub(super) struct Faults {
     write: AtomicBool,
     sync: AtomicBool,
     sync_dir: AtomicBool,
     allocate: AtomicBool,
+    /// Happens before each read of a file.
+    pub before_read: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
 
 fn fail(flag: &AtomicBool, kind: ErrorKind, op: &'static str) -> IoResult<()> {
@@ -83,6 +86,9 @@ struct FaultyFile {
 
 impl RawFile for FaultyFile {
     fn read_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> IoResult<usize> {
+        if let Some(happen) = &mut *lock(&self.faults.before_read) {
+            happen();
+        }
         self.file.read_at(buf, offset, purpose)
     }
     fn write_all_at(&self, buf: &[u8], offset: u64, dsync: bool, purpose: Purpose) -> IoResult<()> {

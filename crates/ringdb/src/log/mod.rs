@@ -28,6 +28,9 @@ mod frame;
 pub(crate) mod fuzzing;
 pub(crate) mod payload;
 mod pool;
+#[cfg(feature = "sim")]
+#[cfg(test)]
+mod race_tests;
 mod replay;
 mod segment;
 mod sync;

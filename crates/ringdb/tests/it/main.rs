@@ -12,6 +12,7 @@ mod linear;
 mod support;
 
 mod api;
+mod beside;
 mod concurrency;
 mod damage;
 mod engines;
