@@ -9,6 +9,7 @@
 mod waiting;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct SharedQueue {
     /// Without one the engine waits with the lock held.
     waiter: Option<Arc<dyn RawWaiter>>,
     depth: usize,
+    /// [`SharedQueue::wake`] was called since the last wait that it ends.
+    woken: AtomicBool,
     /// In a child of it after fork() the lock may be held for good, so it is not taken there.
     process: Process,
     /// How often the lock was asked for.
@@ -83,6 +86,7 @@ impl SharedQueue {
             state: Mutex::new(State { raw, ready, out, waiting, broken: None }),
             waiter,
             depth,
+            woken: AtomicBool::new(false),
             process: Process::this(),
             #[cfg(test)]
             locks: Default::default(),
@@ -360,6 +364,54 @@ impl SharedQueue {
                 // It comes out again above.
                 Err(_) => self.lock(),
             };
+        }
+    }
+
+    /// Submits, then waits until there is a completion to take, [`SharedQueue::wake`] is called, or it has taken so
+    /// long; it may return sooner. With nothing in flight it waits for the other two. For a queue of which one thread
+    /// takes the completions.
+    ///
+    /// A polled ring and the simulated disk cannot be waited for beside the queue: there it waits for a completion, if
+    /// one is in flight, and for nothing otherwise.
+    pub fn wait_or_wake(&self, most: Option<Duration>) -> Result<()> {
+        self.process.check()?;
+        let (mut s, stepped) = self.step(self.lock(), None);
+        if stepped.is_err() || !s.ready.is_empty() || self.woken.swap(false, SeqCst) {
+            self.leave(&mut s);
+            return stepped;
+        }
+        let waited = match &self.waiter {
+            None if s.raw.in_flight() > 0 => s.raw.wait(1),
+            None => Ok(()),
+            Some(_) if s.waiting.looking.is_some() => {
+                // Another thread waits as well, whom a wake may have ended instead.
+                s = self.sleep(s, Want::Count(1), Some(most.map_or(NAP, |most| most.min(NAP))));
+                Ok(())
+            }
+            Some(waiter) => {
+                s.waiting.looking = Some(Want::Count(1));
+                drop(s);
+                let waited = waiter.wait_at_most(most);
+                s = self.lock();
+                s.waiting.looking = None;
+                waited
+            }
+        };
+        self.woken.store(false, SeqCst);
+        let waited = waited.map_err(|e| self.fail(&mut s, e));
+        let (mut s, stepped) = self.step(s, None);
+        self.leave(&mut s);
+        waited.and(stepped)
+    }
+
+    /// Ends the [`SharedQueue::wait_or_wake`] that goes on, or the next. Takes no lock.
+    pub fn wake(&self) {
+        if !self.process.is_this() {
+            return;
+        }
+        self.woken.store(true, SeqCst);
+        if let Some(waiter) = &self.waiter {
+            waiter.wake();
         }
     }
 

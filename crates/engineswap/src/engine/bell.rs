@@ -3,6 +3,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::RawWaiter;
 use crate::{Error, Result};
@@ -50,11 +51,20 @@ pub(crate) struct FdWaiter {
 
 impl RawWaiter for FdWaiter {
     fn wait(&self) -> Result<()> {
+        self.wait_at_most(None)
+    }
+
+    fn wait_at_most(&self, most: Option<Duration>) -> Result<()> {
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // A negative descriptor is passed over.
         let mut fds = [entry(self.bell.fd()), entry(self.also.as_ref().map_or(-1, |fd| fd.as_raw_fd()))];
-        // SAFETY: two entries, which the kernel reads and fills in.
-        let n = unsafe { libc::poll(fds.as_mut_ptr(), 2, -1) };
+        let limit = most.map(|most| libc::timespec {
+            tv_sec: most.as_secs().min(1 << 30) as libc::time_t,
+            tv_nsec: most.subsec_nanos().into(),
+        });
+        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: two entries, which the kernel reads and fills in, and a time that it reads, if there is one.
+        let n = unsafe { libc::ppoll(fds.as_mut_ptr(), 2, limit, std::ptr::null()) };
         match if n < 0 { errno() } else { 0 } {
             // Whoever waits looks again in any case.
             0 | libc::EINTR => {}
@@ -86,5 +96,16 @@ mod tests {
             s.spawn(|| waiter.wake());
             waiter.wait().unwrap();
         });
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_time() {
+        let waiter = FdWaiter { bell: Arc::new(Bell::new().unwrap()), also: None };
+        let start = std::time::Instant::now();
+        waiter.wait_at_most(Some(Duration::from_millis(20))).unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        waiter.wake();
+        waiter.wait_at_most(None).unwrap();
+        waiter.wait_at_most(Some(Duration::ZERO)).unwrap();
     }
 }

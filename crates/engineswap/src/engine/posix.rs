@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::core::Core;
 use super::owned::Owned;
@@ -218,6 +219,21 @@ impl RawWaiter for Shared {
             }
             work.wanted = 0;
         }
+    }
+
+    /// Helps nobody: the operation may be a slow one.
+    fn wait_at_most(&self, most: Option<Duration>) -> Result<()> {
+        let mut work = lock(&self.work);
+        work.wanted = 1;
+        let over = |w: &mut Work| w.done.is_empty() && !w.rung;
+        work = match most {
+            None => self.ready.wait_while(work, over).unwrap_or_else(PoisonError::into_inner),
+            Some(most) => {
+                self.ready.wait_timeout_while(work, most, over).unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        (work.wanted, work.rung) = (0, false);
+        Ok(())
     }
 
     fn wake(&self) {

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::file::{File, FileLock};
 use crate::how::OpenHow;
@@ -125,6 +126,8 @@ pub trait RawWaiter: Send + Sync {
     /// Waits until the queue has a completion to pop, or [`RawWaiter::wake`] was called since the last wait. It may
     /// return sooner. One thread at a time.
     fn wait(&self) -> Result<()>;
+    /// The same, ended by time too. It does nothing else meanwhile that could take long.
+    fn wait_at_most(&self, most: Option<Duration>) -> Result<()>;
     /// Ends the wait that goes on, or the next.
     fn wake(&self);
 }
