@@ -99,7 +99,7 @@ mod table;
 mod value;
 
 pub use bounds::KeyRange;
-pub use db::{Db, Iter, Keyspace, Snapshot, WriteBatch};
+pub use db::{Db, GetFuture, Iter, Keyspace, MultiGetFuture, Snapshot, WriteBatch};
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};
 pub use error::{Error, ErrorKind, Result};

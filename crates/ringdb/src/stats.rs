@@ -55,6 +55,12 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Table probes that a filter answered with "absent".
     pub filter_negatives: u64,
+    /// Blocks read for asynchronous reads.
+    pub async_reads: u64,
+    /// Asynchronous reads that found the block that they need on its way.
+    pub async_joined: u64,
+    /// Submissions in which the blocks of asynchronous reads were read.
+    pub async_submissions: u64,
     /// Commit groups written to the log.
     pub write_groups: u64,
     /// Batches committed.

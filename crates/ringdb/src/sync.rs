@@ -9,9 +9,18 @@
 use std::time::Duration;
 
 #[cfg(shuttle)]
+use shuttle::thread::current;
+#[cfg(not(shuttle))]
+use std::thread::current;
+
+#[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+#[cfg(shuttle)]
+pub(crate) use shuttle::thread::ThreadId;
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
+#[cfg(not(shuttle))]
+pub(crate) use std::thread::ThreadId;
 
 #[cfg(all(not(shuttle), feature = "sim"))]
 use crate::sim;
@@ -65,6 +74,11 @@ impl Condvar {
             sim::notify(self.place());
         }
     }
+}
+
+/// The calling thread.
+pub(crate) fn this_thread() -> ThreadId {
+    current().id()
 }
 
 /// Takes the lock.

@@ -1,8 +1,12 @@
 //! A child by fork() has the parent's handles of a store and may not touch anything with them.
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/executor.rs"]
+mod executor;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use executor::{block_on, poll_once};
 use ringdb::{Db, Durability, Error, ErrorKind, Options, WriteBatch, WriteOptions};
 
 fn options(d: Durability) -> Options {
@@ -27,6 +31,8 @@ fn child(dir: &std::path::Path, db: Db) {
     refused("checkpoint", db.checkpoint(dir.join("copy")).unwrap_err());
     refused("get", db.get("parent").map(drop).unwrap_err());
     refused("iter", db.iter().next().unwrap().map(drop).unwrap_err());
+    refused("get_async", block_on(db.get_async("parent")).map(drop).unwrap_err());
+    refused("multi_get_async", block_on(db.multi_get_async(&["parent", "000"])).map(drop).unwrap_err());
     let snapshot = db.snapshot();
     refused("a snapshot", snapshot.get("parent").map(drop).unwrap_err());
     drop(snapshot);
@@ -46,7 +52,12 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
             db.put(format!("{i:03}"), vec![b'v'; 1000]).unwrap();
         }
         db.put("parent", "x").unwrap();
+        db.flush().unwrap();
         let (old, snapshot) = (db.iter(), db.snapshot());
+        let mut reads: Vec<_> = (0..200).map(|i| db.get_async(format!("{i:03}"))).collect();
+        let mut read = db.get_async("parent");
+        assert!(reads.iter_mut().map(poll_once).any(|poll| poll.is_pending()), "{d:?}: all is in memory");
+        let _ = poll_once(&mut read);
         let handle = db.clone();
         // SAFETY: the child allocates and locks, which glibc's fork allows, and ends without running what is the
         // parent's.
@@ -56,6 +67,10 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
             unsafe { libc::alarm(60) };
             let done = catch_unwind(AssertUnwindSafe(|| {
                 drop((old, snapshot, handle));
+                if let Err(e) = block_on(read) {
+                    assert!(e.to_string().contains("fork") || e.to_string().contains("again"), "{e}");
+                }
+                drop(reads);
                 child(dir.path(), db);
             }));
             // SAFETY: ends the child.
@@ -67,6 +82,14 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
         assert_eq!(status, 0, "{d:?}: the child failed (see above), or hung");
 
         assert_eq!(old.count(), 201, "{d:?}");
+        for read in reads {
+            match block_on(read) {
+                Ok(value) => assert_eq!(value.as_deref(), Some(&[b'v'; 1000][..])),
+                // It was ready at its first poll.
+                Err(e) => assert!(e.to_string().contains("again"), "{d:?}: {e}"),
+            }
+        }
+        drop(read);
         for i in 200..300 {
             db.put(format!("{i:03}"), vec![b'v'; 1000]).unwrap();
         }

@@ -7,6 +7,8 @@
 #![cfg(shuttle)]
 #![allow(missing_docs)]
 
+#[path = "support/executor.rs"]
+mod executor;
 #[path = "support/linear.rs"]
 mod linear;
 mod support;
@@ -15,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use executor::{block_on, join_all, poll_once};
 use linear::{KEYS, Recorder, check};
 use ringdb::engineswap::Io;
 use ringdb::{Db, Durability, Env, Options, WriteBatch, WriteOptions};
@@ -222,4 +225,51 @@ fn closing_in_the_middle() {
             threads.into_iter().for_each(|t| t());
         }
     });
+}
+
+/// Tasks of several threads read, give up and are closed under; each learns how its read ends.
+fn readers(dir: &std::path::Path, close: bool) {
+    let db = open(dir, Durability::Process);
+    for n in 0..40u8 {
+        db.put([n], vec![n; 3000]).expect("put");
+    }
+    db.flush().expect("flush");
+    let threads: Vec<_> = (0..3u8)
+        .map(|t| {
+            let db = db.clone();
+            spawn(Box::new(move || {
+                let check = |n: u8, got: ringdb::Result<Option<ringdb::Value>>| match got {
+                    Ok(got) => assert_eq!(got.as_deref(), (n < 40).then(|| vec![n; 3000]).as_deref()),
+                    Err(ringdb::Error::Closed) if close => {}
+                    Err(e) => panic!("{e}"),
+                };
+                check(t, block_on(db.get_async([t])));
+                drop(poll_once(&mut db.get_async([20 + t])));
+                let keys: Vec<u8> = (0..6).map(|i| 3 * i + t).collect();
+                let all = join_all(keys.iter().map(|n| db.get_async([*n])));
+                keys.into_iter().zip(all).for_each(|(n, got)| check(n, got));
+                match block_on(db.multi_get_async(&[[t + 30], [t + 10], [t + 40]])) {
+                    Ok(all) => {
+                        [t + 30, t + 10, t + 40].into_iter().zip(all).for_each(|(n, got)| check(n, Ok(got)))
+                    }
+                    Err(e) => check(0, Err(e)),
+                }
+            }))
+        })
+        .collect();
+    if close {
+        let _ = db.clone().close();
+    }
+    threads.into_iter().for_each(|t| t());
+    let _ = db.close();
+}
+
+#[test]
+fn asynchronous_readers() {
+    orders("asynchronous_readers", |dir| readers(dir, false));
+}
+
+#[test]
+fn asynchronous_readers_of_a_store_that_closes() {
+    orders("asynchronous_readers_of_a_store_that_closes", |dir| readers(dir, true));
 }

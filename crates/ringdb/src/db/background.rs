@@ -90,6 +90,7 @@ impl Core {
         if !self.health.close() {
             return Ok(());
         }
+        self.reactor.close();
         let Some(w) = &self.write_side else { return Ok(()) };
         // Whoever commits, or makes or drops a keyspace, finishes first.
         w.commits.wait_for_leaders();

@@ -8,6 +8,7 @@ use engineswap::Io;
 use super::health::Health;
 use super::keyspaces::{KeyspaceState, Keyspaces};
 use super::quarantine::Quarantine;
+use super::reactor::Reactor;
 use super::tree::LsmTree;
 use super::view::Views;
 use super::write::WriteSide;
@@ -32,6 +33,7 @@ pub(crate) struct Core {
     /// `None` when opened read-only.
     pub write_side: Option<Arc<WriteSide>>,
     pub quarantine: Arc<Quarantine>,
+    pub(super) reactor: Reactor,
     /// What was lost to damage when the store was opened, with `recover_damaged_log`.
     pub recovered_damage: Option<String>,
 }

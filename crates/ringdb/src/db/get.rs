@@ -8,7 +8,36 @@ use super::view::Views;
 use crate::key::{Prefix, Seq};
 use crate::{ReadOptions, Result, Value};
 
+/// What a look into memory has come to.
+pub(super) enum Look {
+    Done(Option<Value>),
+    /// A block has to be read.
+    Parked(Parked),
+}
+
 impl Views {
+    /// The newest version of a key as of a snapshot (`None`: as of now), if memory has it.
+    pub(super) fn look(&self, prefix: &Prefix, key: &[u8], snapshot: Option<Seq>) -> Result<Look> {
+        let guard = self.pin();
+        let view = self.load(&guard);
+        let seq = snapshot.unwrap_or_else(|| self.visible());
+        let mut lookup = Lookup::new(view, prefix, key, seq);
+        match lookup.step(view, &guard)? {
+            Step::Done(value) => Ok(Look::Done(value)),
+            Step::Needs => {
+                let mut parked = Parked::new(view, lookup);
+                drop(guard);
+                // Blocks larger than a frame are not where a step looks.
+                while let Some(block) = parked.needed_from_memory() {
+                    if let Some(value) = parked.give(&block)? {
+                        return Ok(Look::Done(value));
+                    }
+                }
+                Ok(Look::Parked(parked))
+            }
+        }
+    }
+
     /// The newest version of a key as of a snapshot (`None`: as of now).
     pub fn get(
         &self,

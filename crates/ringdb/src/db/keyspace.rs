@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::core::Core;
+use super::get_async::{Ask, GetFuture, MultiGetFuture};
 use super::handle::Handle;
 use super::iter::Iter;
 use super::keyspaces::KeyspaceState;
+use super::registered::Registered;
 use super::view::Views;
 use crate::key::{Kind, Seq};
 use crate::{KeyRange, ReadOptions, Result, Value};
@@ -90,6 +92,33 @@ impl Keyspace {
         self.views(snapshot)?.multi_get(&self.state.prefix, keys, snapshot, options)
     }
 
+    /// The value of a key, for a task that must not block; see [`crate::Db::get_async`].
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> GetFuture {
+        self.get_async_with(key, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn get_async_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> GetFuture {
+        GetFuture::new(self.ask(None, options), key.as_ref())
+    }
+
+    /// The values of many keys, in their order, all as of one moment (that of the first poll), for a task that must not
+    /// block; see [`crate::Db::get_async`].
+    pub fn multi_get_async<K: AsRef<[u8]>>(&self, keys: &[K]) -> MultiGetFuture {
+        self.multi_get_async_with(keys, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn multi_get_async_with<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> MultiGetFuture {
+        MultiGetFuture::new(self.ask(None, options), keys)
+    }
+
+    /// A question for a future.
+    pub(super) fn ask(&self, snapshot: Option<Arc<Registered>>, options: &ReadOptions) -> Ask {
+        let (core, keyspace) = (Arc::clone(self.core()), Arc::clone(&self.state));
+        Ask { core, keyspace, snapshot, options: *options }
+    }
+
     /// All pairs, as of now. Damage is an error where the iterator gets to it.
     pub fn iter(&self) -> Iter {
         self.range(..)
@@ -121,13 +150,7 @@ impl Keyspace {
     /// What is read, if the store is open and has the keyspace.
     #[inline]
     fn views(&self, snapshot: Option<Seq>) -> Result<&Views> {
-        let core = self.core();
-        core.check_open()?;
-        if snapshot.is_some() {
-            self.state.check_store(core.keyspaces.store())?;
-        }
-        self.state.check()?;
-        Ok(&core.views)
+        self.core().views_of(&self.state, snapshot)
     }
 
     #[inline]
@@ -152,6 +175,17 @@ impl fmt::Debug for Keyspace {
 }
 
 impl Core {
+    /// What a keyspace is read from, if the store is open and has it.
+    #[inline]
+    pub fn views_of(&self, keyspace: &KeyspaceState, snapshot: Option<Seq>) -> Result<&Views> {
+        self.check_open()?;
+        if snapshot.is_some() {
+            keyspace.check_store(self.keyspaces.store())?;
+        }
+        keyspace.check()?;
+        Ok(&self.views)
+    }
+
     /// The keyspace of that name, made if missing.
     pub fn keyspace(&self, name: &str) -> Result<Arc<KeyspaceState>> {
         if let Some(found) = self.existing_keyspace(name)? {

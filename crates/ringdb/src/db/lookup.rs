@@ -131,7 +131,7 @@ impl Lookup {
     }
 
     /// The table and the number of the block that it stands at. Where that lies, the table's index says.
-    pub fn needed<'v>(&self, view: &'v View) -> (&'v Table, u32) {
+    pub fn needed<'v>(&self, view: &'v View) -> (&'v Arc<Table>, u32) {
         let At::Block(number) = self.walk.at else { unreachable!("a lookup that needs no block") };
         (self.table(view), number)
     }
@@ -187,7 +187,7 @@ impl Lookup {
     }
 
     #[inline]
-    fn table<'v>(&self, view: &'v View) -> &'v Table {
+    fn table<'v>(&self, view: &'v View) -> &'v Arc<Table> {
         view.tables().table(self.walk.table)
     }
 
@@ -327,6 +327,29 @@ impl Parked {
     /// Reads what it needs, one block at a time.
     pub fn finish(mut self, fill_cache: bool) -> Result<Option<Value>> {
         self.lookup.finish(&self.view, fill_cache, |_, _| None)
+    }
+
+    /// The table and the number of the block that it needs.
+    pub fn needed(&self) -> (&Arc<Table>, u32) {
+        self.lookup.needed(&self.view)
+    }
+
+    /// That block, if it is in memory.
+    pub fn needed_from_memory(&self) -> Option<Block> {
+        let (table, number) = self.needed();
+        table.cached_block(number)
+    }
+
+    /// Takes that block and goes on; the answer, or `None` if it needs another block now.
+    pub fn give(&mut self, block: &Block) -> Result<Option<Option<Value>>> {
+        if let Some(answer) = self.lookup.give(&self.view, block) {
+            return Ok(Some(answer));
+        }
+        let collector = self.view.tables().table(0).slots().collector();
+        match self.lookup.step(&self.view, &collector.pin())? {
+            Step::Done(answer) => Ok(Some(answer)),
+            Step::Needs => Ok(None),
+        }
     }
 }
 

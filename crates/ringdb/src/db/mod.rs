@@ -21,6 +21,7 @@ mod compact;
 mod core;
 mod directory;
 mod get;
+mod get_async;
 mod handle;
 mod health;
 mod iter;
@@ -31,7 +32,9 @@ mod lookup;
 mod multi_get;
 mod open;
 mod quarantine;
+mod reactor;
 mod recover;
+mod registered;
 mod snapshot;
 mod snapshots;
 mod source;
@@ -50,6 +53,7 @@ pub(crate) use self::core::Core;
 use self::handle::Handle;
 pub use batch::WriteBatch;
 pub(crate) use directory::{holder, make_dir, real_path, sync_name};
+pub use get_async::{GetFuture, MultiGetFuture};
 pub use iter::Iter;
 pub use keyspace::Keyspace;
 pub use snapshot::Snapshot;
@@ -275,6 +279,32 @@ impl Db {
         options: &ReadOptions,
     ) -> Result<Vec<Option<Value>>> {
         self.default.multi_get_with(keys, options)
+    }
+
+    /// The value of a key, for a task that must not block.
+    ///
+    /// The future is `Send`, owns what it needs, and works with any executor. Its first poll answers from memory if it
+    /// can. What has to be read is read together with what other tasks miss, a block that several miss once. It may be
+    /// dropped at any time. It does not keep the store open: closed meanwhile, it is ready with
+    /// [`crate::Error::Closed`].
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> GetFuture {
+        self.default.get_async(key)
+    }
+
+    /// The same with options.
+    pub fn get_async_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> GetFuture {
+        self.default.get_async_with(key, options)
+    }
+
+    /// The values of many keys, in their order, all as of one moment (that of the first poll), for a task that must not
+    /// block; see [`Db::get_async`].
+    pub fn multi_get_async<K: AsRef<[u8]>>(&self, keys: &[K]) -> MultiGetFuture {
+        self.default.multi_get_async(keys)
+    }
+
+    /// The same with options.
+    pub fn multi_get_async_with<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> MultiGetFuture {
+        self.default.multi_get_async_with(keys, options)
     }
 
     /// All pairs, as of now. Damage is an error where the iterator gets to it.

@@ -16,7 +16,7 @@ use crate::{ReadOptions, Result, Value};
 /// Keys that go through the stages side by side.
 const GROUP: usize = 8;
 /// Keys whose lookups wait for the disk at the same time, at most: each takes about 250 bytes meanwhile.
-const WAITING: usize = 4096;
+pub(super) const WAITING: usize = 4096;
 /// Blocks in flight at most.
 const IN_FLIGHT: usize = 256;
 /// Bytes in flight at most (but one block, however large).
@@ -53,6 +53,22 @@ impl Views {
             waiting.clear();
         }
         Ok(out)
+    }
+
+    /// Answers what memory can answer; the others' lookups, each with the number of its key.
+    pub(super) fn look_up_all<K: AsRef<[u8]>>(
+        &self,
+        view: &View,
+        prefix: &Prefix,
+        keys: &[K],
+        seq: Seq,
+        out: &mut [Option<Value>],
+    ) -> Result<Vec<(usize, Lookup)>> {
+        let mut waiting = Vec::new();
+        for group in (0..keys.len()).step_by(GROUP) {
+            self.get_group(view, prefix, keys, group, seq, out, &mut waiting)?;
+        }
+        Ok(waiting)
     }
 
     /// Answers what memory can answer of the group of keys that begins at `first`.

@@ -20,6 +20,7 @@ use super::directory::{DirState, StoreLock, lock as lock_dir, look, make_dir, sy
 use super::health::Health;
 use super::keyspaces::Keyspaces;
 use super::quarantine::Quarantine;
+use super::reactor::Reactor;
 use super::recover::{Recovered, recover};
 use super::tree::{Immutable, LsmTree, TreeState};
 use super::version_set::VersionSet;
@@ -305,6 +306,7 @@ impl Core {
         let tree = LsmTree::new(tree, views.clone(), options.memtable_limit());
         Core {
             quarantine: Quarantine::new(tree.clone(), env.clone()),
+            reactor: Reactor::new(&io),
             io,
             env,
             dir: dir.to_path_buf(),

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::core::Core;
+use super::get_async::{GetFuture, MultiGetFuture};
 use super::iter::Iter;
 use super::keyspace::Keyspace;
-use crate::key::Seq;
+use super::registered::Registered;
 use crate::{KeyRange, ReadOptions, Result, Value};
 
 /// The store as it was at one moment, in every keyspace. Keeps the store open, and the versions that it sees
@@ -54,6 +54,27 @@ impl Snapshot {
         self.keyspace.multi_get_at(keys, Some(self.seq.seq), options)
     }
 
+    /// The value of a key, for a task that must not block; see [`crate::Db::get_async`]. The future keeps what the
+    /// snapshot sees from being compacted away, as the snapshot does.
+    pub fn get_async(&self, key: impl AsRef<[u8]>) -> GetFuture {
+        self.get_async_with(key, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn get_async_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> GetFuture {
+        GetFuture::new(self.keyspace.ask(Some(self.seq.clone()), options), key.as_ref())
+    }
+
+    /// The values of many keys, in their order, for a task that must not block; see [`crate::Db::get_async`].
+    pub fn multi_get_async<K: AsRef<[u8]>>(&self, keys: &[K]) -> MultiGetFuture {
+        self.multi_get_async_with(keys, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn multi_get_async_with<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> MultiGetFuture {
+        MultiGetFuture::new(self.keyspace.ask(Some(self.seq.clone()), options), keys)
+    }
+
     /// All pairs. Damage is an error where the iterator gets to it.
     pub fn iter(&self) -> Iter {
         self.range(..)
@@ -78,32 +99,5 @@ impl Snapshot {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot").field("sequence", &self.seq.seq).finish_non_exhaustive()
-    }
-}
-
-/// One open snapshot, given up when dropped.
-struct Registered {
-    core: Arc<Core>,
-    seq: Seq,
-}
-
-impl Registered {
-    /// Registers the newest published sequence number.
-    fn now(core: &Arc<Core>) -> Registered {
-        let seq = match core.health.is_inherited() {
-            // Of no use: reads fail.
-            true => core.views.visible(),
-            false => core.views.register_snapshot(),
-        };
-        Registered { core: core.clone(), seq }
-    }
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        // In a child of the process the list's lock may be held by a thread that is not there.
-        if !self.core.health.is_inherited() {
-            self.core.views.release_snapshot(self.seq);
-        }
     }
 }

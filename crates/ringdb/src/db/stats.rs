@@ -46,6 +46,7 @@ impl Core {
             (s.write_groups, s.write_batches) = (counts.groups, counts.batches);
             add_scheduler(&w.scheduler, &mut s);
         }
+        self.reactor.add_stats(&mut s);
         self.tree.add_stats(&mut s);
         let version = self.tree.version();
         let targets = targets(version.levels(), &Settings::new(&self.options).shape).bytes;

@@ -141,6 +141,50 @@ impl<'a> Run<'a> {
     }
 }
 
+/// One block that is to be read by an operation of the caller's.
+pub(crate) struct BlockRead {
+    table: Arc<Table>,
+    number: u32,
+    fill_cache: bool,
+}
+
+impl BlockRead {
+    pub fn new(table: &Arc<Table>, number: u32, fill_cache: bool) -> BlockRead {
+        BlockRead { table: Arc::clone(table), number, fill_cache }
+    }
+
+    /// File and block.
+    pub fn key(&self) -> (u64, u32) {
+        (self.table.meta().file_id, self.number)
+    }
+
+    /// The operation. Counts a miss.
+    pub fn op(&self, purpose: Purpose) -> Result<Op> {
+        let file = self.table.file()?;
+        self.table.cache().count_misses(1);
+        Ok(Run::new(&self.table, self.number, 1).op(file, self.fill_cache, purpose))
+    }
+
+    /// The block out of the operation's completion, checked.
+    pub fn finish(&self, done: Done) -> Result<Block> {
+        let run = Run::new(&self.table, self.number, 1);
+        match run.finish(done, self.fill_cache).pop() {
+            Some(block) => block,
+            None => Err(self.table.short_read(&self.table.index().block_pos(self.number), 0)),
+        }
+    }
+
+    /// Reads it by a plain call.
+    pub fn by_plain_call(&self, purpose: Purpose) -> Result<Block> {
+        self.table.read_block(self.number, self.fill_cache, purpose)
+    }
+
+    /// Puts the block into the cache, if that is wanted, and gives it back.
+    pub fn keep(&self, block: Block) -> Block {
+        if self.fill_cache { self.table.keep(self.number, block) } else { block }
+    }
+}
+
 impl Table {
     fn short_read(&self, pos: &BlockPos, got: u64) -> Error {
         let detail = format!("the file ends after {got} of these bytes");

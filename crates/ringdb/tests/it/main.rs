@@ -2,6 +2,8 @@
 //! killed, counts what the whole process reads, or simulates time, has a binary beside this one.
 #![allow(clippy::unwrap_used)] // tests
 
+#[path = "../support/executor.rs"]
+mod executor;
 #[path = "../support/failing.rs"]
 mod failing;
 #[path = "../support/frozen_v1.rs"]
@@ -12,6 +14,7 @@ mod linear;
 mod support;
 
 mod api;
+mod async_reads;
 mod beside;
 mod concurrency;
 mod damage;

@@ -1,0 +1,193 @@
+//! Point reads as futures.
+//!
+//! The first poll looks in memory, as a blocking read does. What misses a block goes to the store's [`Reactor`], which
+//! wakes the task when the answer is there. A future that is dropped is forgotten: a read that was begun for it fills
+//! the cache.
+//!
+//! Futures know the core only, like iterators: they keep no store open.
+//!
+//! [`Reactor`]: super::reactor::Reactor
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::core::Core;
+use super::get::Look;
+use super::keyspaces::KeyspaceState;
+use super::lookup::Parked;
+use super::reactor::{Answers, Question, Ticket, Waiting};
+use super::registered::Registered;
+use super::view::View;
+use crate::key::Seq;
+use crate::{Error, ReadOptions, Result, Value};
+
+/// What is asked, but for the keys.
+pub(super) struct Ask {
+    pub core: Arc<Core>,
+    pub keyspace: Arc<KeyspaceState>,
+    pub snapshot: Option<Arc<Registered>>,
+    pub options: ReadOptions,
+}
+
+impl Ask {
+    fn seq(&self) -> Option<Seq> {
+        self.snapshot.as_ref().map(|s| s.seq)
+    }
+
+    /// Has the reactor finish lookups, whose answers belong to these places.
+    fn send(&self, ticket: &Arc<Ticket>, lookups: impl Iterator<Item = (usize, Parked)>) -> Result<()> {
+        let fill_cache = self.options.fill_cache;
+        let waiting = |(place, parked)| Waiting { parked, fill_cache, asker: Question::new(ticket, place) };
+        self.core.reactor.send(&self.core.env, lookups.map(waiting))
+    }
+}
+
+/// A ticket that is given up with its future.
+struct Held {
+    ticket: Arc<Ticket>,
+    core: Arc<Core>,
+}
+
+impl Held {
+    fn poll(&self, context: &Context<'_>) -> Poll<Result<Answers>> {
+        // Before any lock: in a child of the process nobody will answer.
+        self.core.health.check_process()?;
+        self.ticket.poll(context)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.core.health.is_inherited() {
+            self.ticket.give_up();
+        }
+    }
+}
+
+fn polled_again() -> Error {
+    Error::Invalid("the future was polled again after it was ready".into())
+}
+
+/// A read of one key, by [`crate::Db::get_async`]. It does nothing until it is polled.
+#[must_use = "futures do nothing unless polled"]
+pub struct GetFuture {
+    ask: Option<Ask>,
+    key: Value,
+    held: Option<Held>,
+}
+
+impl GetFuture {
+    pub(super) fn new(ask: Ask, key: &[u8]) -> GetFuture {
+        GetFuture { ask: Some(ask), key: Value::copy_from(key), held: None }
+    }
+
+    fn begin(&mut self, context: &Context<'_>) -> Poll<Result<Option<Value>>> {
+        let Some(ask) = self.ask.take() else { return Poll::Ready(Err(polled_again())) };
+        let seq = ask.seq();
+        let views = ask.core.views_of(&ask.keyspace, seq)?;
+        let parked = match views.look(&ask.keyspace.prefix, &self.key, seq)? {
+            Look::Done(value) => return Poll::Ready(Ok(value)),
+            Look::Parked(parked) => parked,
+        };
+        let ticket = Ticket::new(context.waker().clone(), 1, Answers::One(None));
+        ask.send(&ticket, std::iter::once((0, parked)))?;
+        self.held = Some(Held { ticket, core: ask.core });
+        Poll::Pending
+    }
+}
+
+impl Future for GetFuture {
+    type Output = Result<Option<Value>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(held) = &self.held else { return self.begin(context) };
+        let answers = std::task::ready!(held.poll(context));
+        self.held = None;
+        match answers? {
+            Answers::One(value) => Poll::Ready(Ok(value)),
+            Answers::Many(_) => Poll::Ready(Err(polled_again())),
+        }
+    }
+}
+
+/// A read of many keys, by [`crate::Db::multi_get_async`]. It does nothing until it is polled.
+#[must_use = "futures do nothing unless polled"]
+pub struct MultiGetFuture {
+    ask: Ask,
+    keys: Vec<Value>,
+    /// The state that all keys are read as of, from the first poll on.
+    at: Option<(Arc<View>, Seq)>,
+    /// The answers of the keys up to here; those of the ones in work are with the ticket.
+    answers: Vec<Option<Value>>,
+    asked: usize,
+    held: Option<Held>,
+    done: bool,
+}
+
+impl MultiGetFuture {
+    pub(super) fn new<K: AsRef<[u8]>>(ask: Ask, keys: &[K]) -> MultiGetFuture {
+        let keys = keys.iter().map(|key| Value::copy_from(key.as_ref())).collect();
+        MultiGetFuture { ask, keys, at: None, answers: Vec::new(), asked: 0, held: None, done: false }
+    }
+
+    /// Goes on to the next keys; false when there are none left. Never more at once than a blocking multi-get has.
+    fn ask_more(&mut self, context: &Context<'_>) -> Result<bool> {
+        let views = self.ask.core.views_of(&self.ask.keyspace, self.ask.seq())?;
+        let (view, seq) = self.at.get_or_insert_with(|| {
+            let view = views.newest();
+            let seq = self.ask.seq().unwrap_or_else(|| views.visible());
+            (view, seq)
+        });
+        while self.asked < self.keys.len() {
+            let rest = &self.keys[self.asked..];
+            let now = &rest[..rest.len().min(super::multi_get::WAITING)];
+            let mut answers = Vec::new();
+            answers.resize_with(now.len(), || None);
+            let waiting = views.look_up_all(view, &self.ask.keyspace.prefix, now, *seq, &mut answers)?;
+            self.asked += now.len();
+            if waiting.is_empty() {
+                self.answers.append(&mut answers);
+                continue;
+            }
+            let ticket = Ticket::new(context.waker().clone(), waiting.len(), Answers::Many(answers));
+            let parked = waiting.into_iter().map(|(i, lookup)| (i, Parked::new(view, lookup)));
+            self.ask.send(&ticket, parked)?;
+            self.held = Some(Held { ticket, core: Arc::clone(&self.ask.core) });
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn go_on(&mut self, context: &Context<'_>) -> Poll<Result<Vec<Option<Value>>>> {
+        loop {
+            if let Some(held) = &self.held {
+                let answers = std::task::ready!(held.poll(context));
+                self.held = None;
+                if let Answers::Many(mut answers) = answers? {
+                    self.answers.append(&mut answers);
+                }
+            }
+            if !self.ask_more(context)? {
+                return Poll::Ready(Ok(std::mem::take(&mut self.answers)));
+            }
+        }
+    }
+}
+
+impl Future for MultiGetFuture {
+    type Output = Result<Vec<Option<Value>>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.done {
+            return Poll::Ready(Err(polled_again()));
+        }
+        let answers = std::task::ready!(self.go_on(context));
+        (self.done, self.held) = (true, None);
+        Poll::Ready(answers)
+    }
+}
+
+#[cfg(test)]
+mod tests;

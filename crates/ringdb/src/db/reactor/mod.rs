@@ -1,0 +1,182 @@
+//! [`Reactor`]: one thread that reads blocks for all tasks that wait for some.
+//!
+//! It is started with the first miss and ended by [`Reactor::close`]; with nothing to do it sleeps. Lookups come in
+//! through an inbox, which it empties whole: what came while it was at work is submitted together. A sender rings
+//! only if it sleeps. It holds nothing of the store but what the lookups bring along.
+//!
+//! Whoever sent a lookup learns how it ends in any case, at the latest from the end of the thread, however that comes
+//! about. Tasks are woken without a lock, and what a waker panics with goes no further.
+
+mod fetches;
+mod ticket;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use engineswap::{Io, SharedQueue};
+
+pub(super) use fetches::Waiting;
+use fetches::{Counters, Fetches};
+use ticket::wake;
+pub(super) use ticket::{Answers, Question, Ticket};
+
+use crate::env::Join;
+use crate::sync::{Condvar, Mutex, ThreadId, lock, this_thread, wait};
+use crate::{Env, Error, Result, Stats};
+
+/// Reads in flight at most: as many as a multi-get.
+const WINDOW: usize = 256;
+
+/// A lookup that a future waits for.
+pub(super) type Sent = Waiting<Question>;
+
+/// See the module.
+pub(super) struct Reactor {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    io: Io,
+    inbox: Mutex<Inbox>,
+    sent: Condvar,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    new: Vec<Sent>,
+    sleep: Sleep,
+    closed: bool,
+    thread: Option<Join>,
+    id: Option<ThreadId>,
+}
+
+/// How the thread is to be woken.
+#[derive(Default)]
+enum Sleep {
+    /// It is not there yet.
+    #[default]
+    Unborn,
+    /// It looks into the inbox before it sleeps.
+    Awake,
+    /// Nothing is in flight: it waits for `sent`.
+    Idle,
+    /// It waits for reads.
+    Reading(Arc<SharedQueue>),
+}
+
+impl Reactor {
+    /// Without a thread yet.
+    pub fn new(io: &Io) -> Reactor {
+        let (inbox, sent, counters) = (Mutex::default(), Condvar::new(), Arc::default());
+        Reactor { shared: Arc::new(Shared { io: io.clone(), inbox, sent, counters }) }
+    }
+
+    /// Takes lookups, each of which will be answered. After an error none of them is looked for.
+    pub fn send(&self, env: &Arc<dyn Env>, lookups: impl IntoIterator<Item = Sent>) -> Result<()> {
+        let mut inbox = lock(&self.shared.inbox);
+        if inbox.closed {
+            return Err(Error::Closed);
+        }
+        if let Sleep::Unborn = inbox.sleep {
+            let shared = Arc::clone(&self.shared);
+            let thread = env.spawn("ringdb-reactor", false, Box::new(move || shared.run()));
+            inbox.thread =
+                Some(thread.map_err(|e| engineswap::Error::from_std("start the reactor's thread", &e))?);
+        }
+        inbox.new.extend(lookups);
+        self.shared.rouse(&mut inbox);
+        Ok(())
+    }
+
+    /// Ends the thread; whoever waits gets [`Error::Closed`]. Reads in flight are waited for: their buffers are
+    /// the kernel's until then. Called by a waker, on that thread itself, it does not wait.
+    pub fn close(&self) {
+        let mut inbox = lock(&self.shared.inbox);
+        inbox.closed = true;
+        self.shared.rouse(&mut inbox);
+        let thread = inbox.thread.take().filter(|_| inbox.id != Some(this_thread()));
+        drop(inbox);
+        if let Some(join) = thread {
+            join();
+        }
+    }
+
+    /// Adds what it has read.
+    pub fn add_stats(&self, s: &mut Stats) {
+        let c = &self.shared.counters;
+        s.async_reads = c.reads.load(Relaxed);
+        s.async_joined = c.joined.load(Relaxed);
+        s.async_submissions = c.submissions.load(Relaxed);
+    }
+}
+
+impl Shared {
+    fn rouse(&self, inbox: &mut Inbox) {
+        match std::mem::replace(&mut inbox.sleep, Sleep::Awake) {
+            Sleep::Unborn | Sleep::Awake => {}
+            Sleep::Idle => self.sent.notify_one(),
+            Sleep::Reading(queue) => queue.wake(),
+        }
+    }
+
+    fn run(&self) {
+        lock(&self.inbox).id = Some(this_thread());
+        let _ending = Ending(self);
+        let mut fetches = Fetches::new(&self.io, WINDOW, Arc::clone(&self.counters));
+        let mut new = Vec::new();
+        while self.receive(&mut new, &mut fetches) {
+            new.drain(..).for_each(|lookup| fetches.add(lookup));
+            fetches.start();
+            fetches.reap();
+            // What is needed next is on its way before anybody is told of what is there.
+            fetches.start();
+            for (question, answer) in fetches.take_finished() {
+                if let Some(waker) = question.answer(answer) {
+                    wake(waker);
+                }
+            }
+        }
+        fetches.give_up();
+    }
+
+    /// Waits for lookups or reads, and takes the lookups that are there; false when it is closed.
+    fn receive(&self, new: &mut Vec<Sent>, fetches: &mut Fetches<Question>) -> bool {
+        let mut inbox = lock(&self.inbox);
+        while inbox.new.is_empty() && !inbox.closed {
+            match fetches.queue().filter(|_| fetches.in_flight() > 0) {
+                None => {
+                    inbox.sleep = Sleep::Idle;
+                    inbox = wait(&self.sent, inbox, &self.inbox);
+                }
+                Some(queue) => {
+                    inbox.sleep = Sleep::Reading(Arc::clone(queue));
+                    drop(inbox);
+                    fetches.wait(None);
+                    lock(&self.inbox).sleep = Sleep::Awake;
+                    return true;
+                }
+            }
+        }
+        inbox.sleep = Sleep::Awake;
+        std::mem::swap(&mut inbox.new, new);
+        !inbox.closed
+    }
+}
+
+/// The thread is at its end, however that comes about.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut inbox = lock(&self.0.inbox);
+        inbox.closed = true;
+        let left = std::mem::take(&mut inbox.new);
+        drop(inbox);
+        // Which answers them.
+        drop(left);
+    }
+}
+
+#[cfg(test)]
+mod tests;

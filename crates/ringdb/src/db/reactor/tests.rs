@@ -1,0 +1,91 @@
+use super::fetches::Asker;
+use super::*;
+use crate::db::get::Look;
+use crate::db::lookup::Parked;
+use crate::db::testing::{Fixture, Plan};
+
+/// For whom a lookup is: the key of this number.
+struct Numbered(usize);
+
+/// Numbers from here on are of those who have gone.
+const GONE: usize = 1 << 20;
+
+impl Asker for Numbered {
+    fn is_gone(&self) -> bool {
+        self.0 >= GONE
+    }
+}
+
+fn parked(f: &Fixture, key: &[u8]) -> Option<Parked> {
+    match f.views.look(&f.prefix, key, Some(f.last_seq)).unwrap() {
+        Look::Done(value) => {
+            assert_eq!(value.as_deref(), f.expect(key, f.last_seq));
+            None
+        }
+        Look::Parked(parked) => Some(parked),
+    }
+}
+
+/// Takes lookups of all keys to their ends, with so many reads in flight at most.
+fn all(f: &Fixture, io: &Io, window: usize) -> Arc<Counters> {
+    let counters = Arc::new(Counters::default());
+    let mut fetches = Fetches::new(io, window, Arc::clone(&counters));
+    let keys: Vec<_> = f.model.keys().collect();
+    let mut left = 0;
+    for (i, key) in keys.iter().enumerate() {
+        if let Some(parked) = parked(f, key) {
+            fetches.add(Waiting { parked, fill_cache: i % 3 > 0, asker: Numbered(i) });
+            left += 1;
+        }
+    }
+    loop {
+        fetches.start();
+        assert!(fetches.in_flight() <= window);
+        fetches.reap();
+        for (asker, answer) in fetches.take_finished() {
+            let key = keys[asker.0];
+            assert_eq!(answer.unwrap().as_deref(), f.expect(key, f.last_seq), "{}", key.escape_ascii());
+            left -= 1;
+        }
+        if left == 0 {
+            assert_eq!(fetches.in_flight(), 0);
+            return counters;
+        }
+        if fetches.in_flight() > 0 {
+            fetches.wait(None);
+        }
+    }
+}
+
+fn small_cache(seed: u64, large_every: u64, filter_bits: u32) -> Fixture {
+    Fixture::new(Plan { seed, large_every, filter_bits, cache_bytes: 1, ..Plan::default() })
+}
+
+#[test]
+fn lookups_end_whatever_the_window_and_the_engine() {
+    for (seed, large_every, filter_bits) in [(1, 0, 10), (2, 20, 0)] {
+        for uri in ["posix", "libaio", "io_uring", "io_uring?depth=4"] {
+            let Ok(io) = Io::from_uri(uri) else { continue };
+            for window in [1, 7, 256] {
+                let counters = all(&small_cache(seed, large_every, filter_bits), &io, window);
+                let (reads, joined) = (counters.reads.load(Relaxed), counters.joined.load(Relaxed));
+                assert!(reads > 50 && joined > 100, "{uri}: {reads} reads, {joined} joined");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_read() {
+    let (f, io) = (small_cache(3, 0, 10), Io::from_uri("auto").unwrap());
+    let counters = Arc::new(Counters::default());
+    let mut fetches = Fetches::new(&io, 8, Arc::clone(&counters));
+    for key in f.model.keys() {
+        if let Some(parked) = parked(&f, key) {
+            fetches.add(Waiting { parked, fill_cache: true, asker: Numbered(GONE) });
+        }
+    }
+    fetches.start();
+    assert_eq!((fetches.in_flight(), counters.reads.load(Relaxed)), (0, 0));
+    assert!(fetches.take_finished().is_empty());
+}

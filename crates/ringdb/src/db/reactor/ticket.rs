@@ -1,0 +1,116 @@
+//! [`Ticket`]: what a future and the reactor share: the answers, and whom to wake when they are there.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::fetches::Asker;
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::sync::{Mutex, lock};
+use crate::{Error, Result, Value};
+
+/// See the module. No waker is cloned, called or dropped under its lock: they run code of others.
+pub(crate) struct Ticket {
+    given_up: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    waker: Option<Waker>,
+    /// Answers to come.
+    missing: usize,
+    answers: Answers,
+    /// The first error: all that there is to tell then.
+    error: Option<Error>,
+}
+
+/// The answers to one question or to several.
+pub(crate) enum Answers {
+    One(Option<Value>),
+    Many(Vec<Option<Value>>),
+}
+
+impl Ticket {
+    /// For so many answers, of which those that are known are in their places.
+    pub fn new(waker: Waker, missing: usize, answers: Answers) -> Arc<Ticket> {
+        let state = State { waker: Some(waker), missing, answers, error: None };
+        Arc::new(Ticket { given_up: AtomicBool::new(false), state: Mutex::new(state) })
+    }
+
+    /// The answers, if all are there; else the task is woken when they are.
+    pub fn poll(&self, context: &Context<'_>) -> Poll<Result<Answers>> {
+        let mut waker = Some(context.waker().clone());
+        let mut state = lock(&self.state);
+        if let Some(e) = state.error.take() {
+            return Poll::Ready(Err(e));
+        }
+        if state.missing > 0 {
+            std::mem::swap(&mut state.waker, &mut waker);
+            drop(state);
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(std::mem::replace(&mut state.answers, Answers::One(None))))
+    }
+
+    /// Nobody wants the answers any more.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Relaxed);
+        let waker = lock(&self.state).waker.take();
+        drop(waker);
+    }
+
+    /// Takes the answer to question `i`; whom to wake, if that was the last.
+    fn answer(&self, i: usize, answer: Result<Option<Value>>) -> Option<Waker> {
+        let mut state = lock(&self.state);
+        match (answer, &mut state.answers) {
+            (Ok(value), Answers::One(place)) => *place = value,
+            (Ok(value), Answers::Many(places)) => places[i] = value,
+            (Err(e), _) => {
+                // The rest need not be looked for.
+                self.given_up.store(true, Relaxed);
+                (state.error, state.missing) = (Some(e), 1);
+            }
+        }
+        state.missing = state.missing.saturating_sub(1);
+        if state.missing == 0 { state.waker.take() } else { None }
+    }
+}
+
+/// A question: a ticket, and the place of the answer. It is answered in any case: if it is dropped, with
+/// [`Error::Closed`].
+pub(crate) struct Question {
+    ticket: Option<Arc<Ticket>>,
+    place: usize,
+}
+
+impl Question {
+    pub fn new(ticket: &Arc<Ticket>, place: usize) -> Question {
+        Question { ticket: Some(Arc::clone(ticket)), place }
+    }
+
+    /// Gives the answer; whom to wake, without any lock.
+    pub fn answer(mut self, answer: Result<Option<Value>>) -> Option<Waker> {
+        self.ticket.take()?.answer(self.place, answer)
+    }
+}
+
+impl Asker for Question {
+    fn is_gone(&self) -> bool {
+        self.ticket.as_ref().is_none_or(|ticket| ticket.given_up.load(Relaxed))
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take()
+            && let Some(waker) = ticket.answer(self.place, Err(Error::Closed))
+        {
+            wake(waker);
+        }
+    }
+}
+
+/// Wakes a task. A panic of its waker has been printed by the panic hook.
+pub(super) fn wake(waker: Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+}
