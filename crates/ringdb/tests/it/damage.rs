@@ -754,7 +754,13 @@ fn a_salvage_refuses_what_it_should() {
     fs::remove_file(src.join("mail")).unwrap();
     let db = Db::open(&src, options(Compression::None)).unwrap();
     db.put("k", "v").unwrap();
-    assert!(matches!(salvage(&src, &dst, &o), Err(Error::Locked(_))));
+    // By any name.
+    let link = tmp.path().join("link");
+    std::os::unix::fs::symlink(&src, &link).unwrap();
+    for name in [&src, &link] {
+        let e = salvage(name, &dst, &o).unwrap_err();
+        assert!(matches!(e, Error::Locked(_)) && e.to_string().contains("in this process already"), "{e}");
+    }
     db.close().unwrap();
     assert!(matches!(salvage(&src, src.join("inside"), &o), Err(Error::Invalid(_))));
     fs::create_dir(&dst).unwrap();
