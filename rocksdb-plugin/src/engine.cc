@@ -50,6 +50,16 @@ rdb::IOStatus CheckName(const std::string &name) {
     return rdb::IOStatus::InvalidArgument("unknown engine '" + name + "'; " + kValid);
 }
 
+// An engine's URI: its name, and the options that the library cannot know to do nothing here.
+rdb::IOStatus Check(const std::string &uri) {
+    // A MultiRead waits for all of its reads, asynchronous reads and writes are waited for one at a time: there is no
+    // wait for a group beyond what was asked for.
+    if (uri.find("min_wait_us=") != std::string::npos)
+        return rdb::IOStatus::InvalidArgument(
+            "'min_wait_us' would do nothing here: RocksDB waits for exactly what it needs; leave it out");
+    return CheckName(uri.substr(0, uri.find('?')));
+}
+
 } // namespace
 
 Engine::Engine(engineswap_engine *handle) : handle_(handle), generation_(Generation()), queues_(handle) {}
@@ -57,7 +67,7 @@ Engine::Engine(engineswap_engine *handle) : handle_(handle), generation_(Generat
 rdb::IOStatus Engine::Open(const std::string &uri, std::shared_ptr<Engine> *out) {
     engineswap_engine *handle = nullptr;
     engineswap_error err;
-    rdb::IOStatus s = CheckName(uri.substr(0, uri.find('?')));
+    rdb::IOStatus s = Check(uri);
     if (!s.ok())
         return s;
     // Nothing here registers memory: RocksDB brings its own buffers, others each time.
@@ -65,7 +75,7 @@ rdb::IOStatus Engine::Open(const std::string &uri, std::shared_ptr<Engine> *out)
         return StatusOfEngine(err);
     out->reset(new Engine(handle));
     // The variable ENGINESWAP may have named it.
-    s = CheckName(engineswap_engine_name(handle));
+    s = Check(engineswap_engine_uri(handle));
     if (!s.ok())
         out->reset();
     return s;

@@ -46,6 +46,7 @@ fn rocksdb_honours_or_refuses_every_option() {
         ("fixed_buffers", "registers none"),
         ("clone_buffers", "registers none"),
         ("provided_buffers", "this program has none"),
+        ("min_wait_us", "would do nothing here"),
     ];
     // A MultiGet waits for all of its reads together.
     table::check(&Way {
