@@ -123,6 +123,8 @@ pub(crate) struct Core {
     slots: Vec<Slot>,
     free: Vec<u32>,
     pending: VecDeque<u32>,
+    /// One that is pending was submitted before: its caller waits for it, and need not submit again.
+    due: bool,
     /// Operations that wait for a buffer of their pool, in order, and since when nothing else goes on.
     starved: VecDeque<u32>,
     starving_since: Option<u64>,
@@ -231,6 +233,7 @@ impl Core {
             slots: (0..depth).map(slot).collect(),
             free: (0..depth).rev().collect(),
             pending: VecDeque::with_capacity(depth as usize),
+            due: false,
             starved: VecDeque::new(),
             starving_since: None,
             ready: VecDeque::with_capacity(depth as usize),
@@ -343,6 +346,7 @@ impl Core {
         match before {
             Chain::None | Chain::Finished(true) => {
                 s.state = State::Pending;
+                self.due &= !self.pending.is_empty();
                 self.pending.push_back(i);
             }
             Chain::After(p) => {
@@ -394,6 +398,11 @@ impl Core {
         !self.pending.is_empty()
     }
 
+    /// Whether something is pending that was submitted before.
+    pub(crate) fn has_due(&self) -> bool {
+        self.due && self.has_pending()
+    }
+
     /// Reads the clock, for the starts or completions that follow.
     pub(crate) fn tick(&mut self) {
         self.now = self.stats.now();
@@ -419,6 +428,7 @@ impl Core {
     /// Puts an operation that could not be started yet back to the front.
     pub(crate) fn not_started(&mut self, i: u32) {
         self.slots[i as usize].state = State::Pending;
+        self.due = true;
         self.pending.push_front(i);
     }
 
@@ -707,6 +717,7 @@ impl Core {
             Before::Nothing | Before::Good => {
                 s.before = Before::Nothing;
                 s.state = State::Pending;
+                self.due = true;
                 self.pending.push_back(i);
             }
             Before::Bad => self.cancel_from(i),

@@ -40,6 +40,7 @@ impl Core {
         if self.starved.is_empty() {
             return;
         }
+        self.due = true;
         let mut pools: Vec<(ReadPool, usize)> = Vec::new();
         for i in std::mem::take(&mut self.starved) {
             let Some(pool) = self.pool(i) else {

@@ -36,6 +36,8 @@ pub(super) struct UringQueue<R: RawRing = Ring> {
     /// Slots of the requests in the ring that the kernel has not taken, in order.
     queued: VecDeque<(u32, bool)>,
     refused: u32,
+    /// The last look for completions found that the next submission will bring them.
+    put_off: bool,
     /// Requests without an operation that the kernel did not take.
     lost: u32,
     interruptions: Interruptions,
@@ -104,6 +106,7 @@ impl<R: RawRing> UringQueue<R> {
             core,
             queued: VecDeque::new(),
             refused: 0,
+            put_off: false,
             lost: 0,
             waiter: None,
             buffers: registered.buffers,
@@ -267,9 +270,17 @@ impl<R: RawRing> UringQueue<R> {
         self.queued.push_back((AUX, true));
     }
 
+    /// Whether completions are hidden that a call is to bring out now. If operations wait to be submitted, that call
+    /// brings them too, and comes soon: only who looks twice before it makes a call for the completions alone.
+    fn looks(&mut self) -> bool {
+        let hidden = self.ring.needs_enter() || self.ring.polls();
+        hidden && (!self.core.has_pending() || std::mem::replace(&mut self.put_off, true))
+    }
+
     /// Enters the ring, and counts it if it is a system call.
     fn call(&mut self, min: u32, min_wait_us: u32) -> std::result::Result<u32, i32> {
         let calls = self.ring.calls();
+        self.put_off = false;
         let result = self.ring.enter(min, min_wait_us);
         if self.ring.calls() != calls {
             self.core.stats().submit_call();
@@ -429,8 +440,7 @@ impl<R: RawRing> RawQueue for UringQueue<R> {
         }
         if self.core.ready() == 0 && self.core.running() > 0 {
             self.reap();
-            let hidden = self.ring.needs_enter() || self.ring.polls();
-            if self.core.ready() == 0 && hidden || self.core.has_pending() {
+            if self.core.has_due() || self.core.ready() == 0 && self.looks() {
                 self.build();
                 // An error comes out again, and is reported, at the next submit or wait.
                 let _ = self.enter(0, 0);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod buffers;
+mod calls;
 mod files;
 mod limits;
 mod options;
