@@ -41,9 +41,12 @@ pub enum ErrorKind {
     Io,
 }
 
-/// An I/O failure.
+/// An I/O failure. One pointer: results are moved several times for each operation, and failures are rare.
+#[derive(Clone)]
+pub struct Error(Box<Failure>);
+
 #[derive(Clone, Debug)]
-pub struct Error {
+struct Failure {
     kind: ErrorKind,
     op: &'static str,
     path: Option<PathBuf>,
@@ -66,7 +69,7 @@ impl Error {
             libc::ENOSYS | libc::EOPNOTSUPP => ErrorKind::Unsupported,
             _ => ErrorKind::Io,
         };
-        Error { kind, op, path: None, range: None, errno: Some(errno), detail: None }
+        Error(Box::new(Failure { kind, op, path: None, range: None, errno: Some(errno), detail: None }))
     }
 
     /// From the calling thread's last `errno`.
@@ -84,30 +87,31 @@ impl Error {
 
     /// With a kind and a detail, no errno.
     pub fn new(kind: ErrorKind, op: &'static str, detail: impl Into<String>) -> Error {
-        Error { kind, op, path: None, range: None, errno: None, detail: Some(detail.into()) }
+        let detail = Some(detail.into());
+        Error(Box::new(Failure { kind, op, path: None, range: None, errno: None, detail }))
     }
 
     /// Adds the path.
     pub fn at(mut self, path: &Path) -> Error {
-        self.path = Some(path.to_path_buf());
+        self.0.path = Some(path.to_path_buf());
         self
     }
 
     /// Adds the byte range (offset and length).
     pub fn range(mut self, offset: u64, len: u64) -> Error {
-        self.range = Some((offset, len));
+        self.0.range = Some((offset, len));
         self
     }
 
     /// Adds or replaces the detail, for example the remedy.
     pub fn detail(mut self, detail: impl Into<String>) -> Error {
-        self.detail = Some(detail.into());
+        self.0.detail = Some(detail.into());
         self
     }
 
     /// Adds to the detail.
     pub fn more(self, more: &str) -> Error {
-        let detail = match &self.detail {
+        let detail = match &self.0.detail {
             Some(d) => format!("{d}; {more}"),
             None => more.to_string(),
         };
@@ -116,39 +120,48 @@ impl Error {
 
     /// What kind of failure it was.
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// The same error under another kind.
     pub fn with_kind(mut self, kind: ErrorKind) -> Error {
-        self.kind = kind;
+        self.0.kind = kind;
         self
     }
 
     /// The kernel's errno, where there was one.
     pub fn errno(&self) -> Option<i32> {
-        self.errno
+        self.0.errno
     }
 
     /// The path, where known.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.0.path.as_deref()
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { kind, op, path, range, errno, detail } = &*self.0;
+        let mut f = f.debug_struct("Error");
+        f.field("kind", kind).field("op", op).field("path", path);
+        f.field("range", range).field("errno", errno).field("detail", detail).finish()
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.op)?;
-        if let Some(p) = &self.path {
+        write!(f, "{}", self.0.op)?;
+        if let Some(p) = &self.0.path {
             write!(f, " {}", p.display())?;
         }
-        if let Some((o, l)) = self.range {
+        if let Some((o, l)) = self.0.range {
             write!(f, " at offset {o}, length {l}")?;
         }
-        if let Some(n) = self.errno {
+        if let Some(n) = self.0.errno {
             write!(f, ": {}", std::io::Error::from_raw_os_error(n))?;
         }
-        if let Some(d) = &self.detail {
+        if let Some(d) = &self.0.detail {
             write!(f, ": {d}")?;
         }
         Ok(())
@@ -156,3 +169,5 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+const _: () = assert!(size_of::<Result<u64>>() == 16, "a result costs each operation this much");

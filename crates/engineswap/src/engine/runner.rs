@@ -23,19 +23,22 @@ pub(crate) fn run(token: &Arc<u64>, mut ops: Vec<Op>, maker: &dyn Maker, stats: 
         return ops.into_iter().map(alone).collect();
     }
     // The place in the batch travels as the tag; the caller's tags wait in the results.
-    let mut out: Vec<Done> = Vec::with_capacity(ops.len());
+    let mut out: Vec<(u64, Option<Done>)> = Vec::with_capacity(ops.len());
     for (i, op) in ops.iter_mut().enumerate() {
-        let unfinished = Err(Error::from_errno("run", libc::ECANCELED));
-        out.push(Done { user: op.user, result: unfinished, buf: Buf::None });
+        out.push((op.user, None));
         op.user = i as u64;
     }
     // Nobody looks at a result before all are there: one wait is enough.
     feed(token, ops, maker, stats, false, &mut |done| {
-        let place = &mut out[done.user as usize];
-        place.result = done.result;
-        place.buf = done.buf;
+        let i = done.user as usize;
+        out[i].1 = Some(done);
     });
-    out
+    let unanswered = || Err(Error::from_errno("run", libc::ECANCELED));
+    let answer = |(user, done): (u64, Option<Done>)| match done {
+        Some(done) => Done { user, ..done },
+        None => Done { user, result: unanswered(), buf: Buf::None },
+    };
+    out.into_iter().map(answer).collect()
 }
 
 /// Runs all operations and calls `each` with every completion as it comes.
