@@ -4,11 +4,14 @@
 //! Counters are striped by thread; a stripe's cell for an operation and purpose is made at its first use.
 //! Latencies go into buckets of a quarter of an octave, so that a percentile is right to about 20 %.
 
+mod tally;
+
 use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+pub(crate) use self::tally::Tally;
 use crate::kind::{OpKind, Purpose};
 
 const STRIPES: usize = 16;
@@ -164,10 +167,17 @@ impl Stats {
         &self.stripes[stripe_of_thread()]
     }
 
+    fn cell_of(class: OpClass, purpose: Purpose) -> usize {
+        class as usize * Purpose::COUNT + (purpose.0 as usize).min(Purpose::COUNT - 1)
+    }
+
+    fn cell(&self, of: usize) -> &Cell {
+        self.stripe().cells[of].get_or_init(Cell::new)
+    }
+
     /// Counts one finished operation.
     pub(crate) fn record(&self, class: OpClass, purpose: Purpose, bytes: u64, ok: bool, nanos: u64) {
-        let p = (purpose.0 as usize).min(Purpose::COUNT - 1);
-        let cell = self.stripe().cells[class as usize * Purpose::COUNT + p].get_or_init(Cell::new);
+        let cell = self.cell(Stats::cell_of(class, purpose));
         cell.buckets[bucket(nanos)].fetch_add(1, Relaxed);
         cell.nanos.fetch_add(nanos, Relaxed);
         if ok {
@@ -376,8 +386,7 @@ impl IoStats {
 
     /// One kind of operation for one purpose.
     pub fn of(&self, class: OpClass, purpose: Purpose) -> &OpStats {
-        let p = (purpose.0 as usize).min(Purpose::COUNT - 1);
-        &self.cells[class as usize * Purpose::COUNT + p]
+        &self.cells[Stats::cell_of(class, purpose)]
     }
 
     /// One kind of operation for all purposes.

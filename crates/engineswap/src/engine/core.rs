@@ -26,7 +26,7 @@ use crate::kind::OpKind;
 use crate::op::{Done, Op};
 use crate::os::OsFile;
 use crate::probes::{self, Event};
-use crate::stats::{OpClass, Stats};
+use crate::stats::{OpClass, Stats, Tally};
 use crate::{Error, ErrorKind, Result};
 
 /// The most that one read or write call transfers on Linux, and a multiple of every alignment.
@@ -138,6 +138,8 @@ pub(crate) struct Core {
     now: u64,
     policy: Policy,
     stats: Arc<Stats>,
+    /// What has ended since [`Core::count`].
+    tally: Tally,
 }
 
 impl Slot {
@@ -245,7 +247,13 @@ impl Core {
             now: 0,
             policy: Policy::default(),
             stats: stats.clone(),
+            tally: Tally::default(),
         }
+    }
+
+    /// Counts what has ended. Every call that takes completions ends with it.
+    pub(crate) fn count(&mut self) {
+        self.tally.count(&self.stats);
     }
 
     /// Takes back what has this tag: ends what has not been started, and returns how many that were, and the tags of
@@ -309,6 +317,7 @@ impl Core {
             self.tick();
             self.bring_back(i, op, result);
         }
+        self.count();
     }
 
     pub(crate) fn stats(&self) -> &Stats {
@@ -645,7 +654,7 @@ impl Core {
         self.lent = self.lent.saturating_sub(1);
         self.set_stopped();
         let s = &mut self.slots[i as usize];
-        self.stats.queued(1, self.now.saturating_sub(s.started));
+        self.tally.queued(self.now.saturating_sub(s.started));
         s.op = Some(op);
         s.lent = None;
         self.finish(i, result);
@@ -655,9 +664,14 @@ impl Core {
         let s = &self.slots[i as usize];
         let took = now.saturating_sub(s.started);
         if let Some(op) = &s.op {
-            let bytes = *result.as_ref().unwrap_or(&0);
-            self.stats.record(OpClass::of(op.kind), op.purpose, bytes, result.is_ok(), took);
-            self.stats.queued(1, took);
+            let class = OpClass::of(op.kind);
+            match result {
+                Ok(bytes) => self.tally.record(&self.stats, class, op.purpose, bytes, took),
+                Err(_) => {
+                    self.stats.record(class, op.purpose, 0, false, took);
+                    self.stats.queued(1, took);
+                }
+            }
         }
         self.finish(i, result);
     }
@@ -761,6 +775,12 @@ impl Core {
     }
 }
 
+impl Drop for Core {
+    fn drop(&mut self) {
+        debug_assert!(self.tally.is_empty(), "completions were taken and not counted");
+    }
+}
+
 impl Lends for Core {
     fn plain(&mut self) -> Option<(u32, Op)> {
         self.plain.pop_front()
@@ -773,5 +793,6 @@ impl Lends for Core {
     fn bring_back(&mut self, number: u32, op: Op, result: Result<u64>) {
         self.tick();
         Core::bring_back(self, number, op, result);
+        self.count();
     }
 }

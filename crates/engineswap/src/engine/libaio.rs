@@ -369,6 +369,7 @@ impl LibaioQueue {
                             self.core.complete(i, e.res);
                         }
                     }
+                    self.core.count();
                     got += n;
                     if n < EVENTS && got >= min {
                         return Ok(());

@@ -271,6 +271,7 @@ impl PosixQueue {
         for (slot, op, result) in self.back.drain(..) {
             self.core.bring_back(slot, op, result);
         }
+        self.core.count();
     }
 
     fn start(&mut self) {
@@ -291,6 +292,7 @@ impl PosixQueue {
                     None => jobs.push((i, op)),
                 }
             }
+            self.core.count();
             n = jobs.len();
             lock(&self.shared.work).todo.extend(jobs);
         }

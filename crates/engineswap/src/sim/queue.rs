@@ -127,6 +127,7 @@ impl SimQueue {
                 };
                 self.core.tick();
                 self.core.complete(i, res);
+                self.core.count();
             }
         }
     }

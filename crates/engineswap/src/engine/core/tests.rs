@@ -31,6 +31,12 @@ fn fixture(direct: bool) -> Fixture {
 }
 
 impl Fixture {
+    /// A reap of one completion.
+    fn complete(&mut self, i: u32, res: i64) {
+        self.core.complete(i, res);
+        self.core.count();
+    }
+
     /// Starts what is pending next, as a request, and says what it asks for: its offset, bytes, and slot.
     fn start(&mut self) -> (u64, u64, u32) {
         let i = self.core.next_pending().expect("something to start");
@@ -75,12 +81,12 @@ fn a_short_transfer_goes_on_where_it_stopped() {
         for (offset, left, answer) in [(8192, 10_000, 1), (8193, 9999, 4096), (12_289, 5903, 5902)] {
             let (at, bytes, i) = x.start();
             assert_eq!((at, bytes), (offset, left));
-            x.core.complete(i, answer);
+            x.complete(i, answer);
             assert_eq!((x.core.ready(), x.core.running()), (0, 0));
         }
         let (at, bytes, i) = x.start();
         assert_eq!((at, bytes), (18_191, 1));
-        x.core.complete(i, 1);
+        x.complete(i, 1);
         assert_eq!(x.end(), Ok(10_000));
         assert!(!x.core.has_pending() && x.core.in_flight() == 0);
     }
@@ -94,17 +100,17 @@ fn a_short_vectored_transfer_goes_on_inside_of_a_piece() {
     for (offset, left, answer) in [(0, 12_288, 5000), (5000, 7288, 3192), (8192, 4096, 4096)] {
         let (at, bytes, i) = x.start();
         assert_eq!((at, bytes), (offset, left));
-        x.core.complete(i, answer);
+        x.complete(i, answer);
     }
     assert_eq!(x.end(), Ok(12_288));
     // No more vectors than the kernel takes.
     x.push(Op::readv(&x.file, 0, pieces(1500), P));
     let (_, bytes, i) = x.start();
     assert_eq!(bytes, 1024 * 4096);
-    x.core.complete(i, 1024 * 4096);
+    x.complete(i, 1024 * 4096);
     let (at, bytes, i) = x.start();
     assert_eq!((at, bytes), (1024 * 4096, 476 * 4096));
-    x.core.complete(i, 0);
+    x.complete(i, 0);
     assert_eq!(x.end(), Ok(1024 * 4096));
 }
 
@@ -114,19 +120,19 @@ fn a_read_ends_at_the_end_of_the_file_and_a_write_does_not() {
     x.push(x.read(0, 8192));
     for answer in [5000, 0] {
         let (_, _, i) = x.start();
-        x.core.complete(i, answer);
+        x.complete(i, answer);
     }
     assert_eq!(x.end(), Ok(5000));
     x.push(x.write(0, 8192));
     for answer in [5000, 0] {
         let (_, _, i) = x.start();
-        x.core.complete(i, answer);
+        x.complete(i, answer);
     }
     assert_eq!(x.end(), Err(ErrorKind::Io));
     // More than was asked for is not believed.
     x.push(x.read(0, 4096));
     let (_, _, i) = x.start();
-    x.core.complete(i, 1 << 20);
+    x.complete(i, 1 << 20);
     assert_eq!(x.end(), Ok(4096));
 }
 
@@ -139,14 +145,14 @@ fn a_direct_transfer_that_stops_between_two_units_does_not_go_on() {
     let unit = u64::from(x.file.alignment().offset);
     x.push(x.read(0, 8192));
     let (_, _, i) = x.start();
-    x.core.complete(i, 4096);
+    x.complete(i, 4096);
     let (at, bytes, i) = x.start();
     assert_eq!((at, bytes), (4096, 4096));
-    x.core.complete(i, unit as i64 - 1);
+    x.complete(i, unit as i64 - 1);
     assert_eq!(x.end(), Ok(4096 + unit - 1), "it has met the end of the file");
     x.push(x.write(0, 8192));
     let (_, _, i) = x.start();
-    x.core.complete(i, 4096 + unit as i64 - 1);
+    x.complete(i, 4096 + unit as i64 - 1);
     assert_eq!(x.end(), Err(ErrorKind::Io), "the rest cannot be written");
 }
 
@@ -157,17 +163,17 @@ fn interruptions_are_started_over_and_then_done_by_a_plain_call() {
     for k in 0..MAX_AGAIN {
         let (at, bytes, i) = x.start();
         assert_eq!((at, bytes), (0, 4096));
-        x.core.complete(i, -i64::from(if k % 2 == 0 { libc::EAGAIN } else { libc::EINTR }));
+        x.complete(i, -i64::from(if k % 2 == 0 { libc::EAGAIN } else { libc::EINTR }));
     }
     let (_, _, i) = x.start();
-    x.core.complete(i, -i64::from(libc::EAGAIN));
+    x.complete(i, -i64::from(libc::EAGAIN));
     assert_eq!(x.end(), Ok(4096));
     // An answer to a request that is done already is nobody's.
     assert!(x.core.slot_of(x.core.tag(i)).is_none());
     // Everything else is the operation's end.
     x.push(x.read(0, 4096));
     let (_, _, i) = x.start();
-    x.core.complete(i, -i64::from(libc::EIO));
+    x.complete(i, -i64::from(libc::EIO));
     assert_eq!(x.end(), Err(ErrorKind::Io));
 }
 
@@ -182,7 +188,7 @@ fn who_finds_no_buffer_waits_for_one() {
     assert!(matches!(x.core.request(i).unwrap().what, What::Choose { len: 4096 }));
     x.core.set_running(i);
     let held = pool.take().unwrap();
-    x.core.complete(i, -i64::from(libc::ENOBUFS));
+    x.complete(i, -i64::from(libc::ENOBUFS));
     x.core.feed();
     assert!(x.core.starving() && !x.core.has_pending() && x.core.in_flight() == 1);
     drop(held);
@@ -191,10 +197,10 @@ fn who_finds_no_buffer_waits_for_one() {
     // The kernel has chosen, and read a part: the rest goes into the same buffer.
     x.core.set_running(i);
     x.core.chosen(i, pool.take().unwrap());
-    x.core.complete(i, 1000);
+    x.complete(i, 1000);
     let (at, bytes, i) = x.start();
     assert_eq!((at, bytes), (1000, 3096));
-    x.core.complete(i, 0);
+    x.complete(i, 0);
     let Done { result, buf, .. } = x.core.pop().unwrap();
     assert!(result.unwrap() == 1000 && matches!(buf, Buf::Pooled(_)));
 }

@@ -353,6 +353,7 @@ impl<R: RawRing> UringQueue<R> {
                 self.core.complete(i, i64::from(res));
             }
         }
+        self.core.count();
         any
     }
 
