@@ -57,6 +57,8 @@ struct Run<'a> {
     table: &'a Table,
     first: u32,
     count: u32,
+    /// The place of its first block among those that are read together.
+    place: usize,
     /// Where the operation reads.
     span: Range<u64>,
     /// What the operation's range is aligned to.
@@ -64,13 +66,13 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(table: &'a Table, first: u32, count: u32) -> Run<'a> {
+    fn new(table: &'a Table, first: u32, count: u32, place: usize) -> Run<'a> {
         let start = table.index().block_pos(first).offset;
         let last = table.index().block_pos(first + count - 1);
         let end = last.offset + last.stored_len as u64;
         let unit = if table.reads_direct() { ALIGN } else { 1 };
         let span = start / unit * unit..end.next_multiple_of(unit);
-        Run { table, first, count, span, unit }
+        Run { table, first, count, place, span, unit }
     }
 
     /// Whether the blocks can be read where they will lie in the cache.
@@ -105,39 +107,50 @@ impl<'a> Run<'a> {
         Op::read(file, self.span.start, len, buf, purpose)
     }
 
-    /// The run's blocks out of a completion, checked, in their order.
-    fn finish(&self, done: Done, use_frames: bool) -> Vec<Result<Block>> {
+    /// Puts the run's blocks out of a completion, checked, into their places.
+    fn finish(&self, done: Done, use_frames: bool, all: &mut [Option<Result<Block>>]) {
+        let places = &mut all[self.place..][..self.count as usize];
         let read = match done.result {
             Ok(n) => n,
-            Err(e) => return (0..self.count).map(|_| Err(Error::Io(e.clone()))).collect(),
+            Err(e) => return places.fill_with(|| Some(Err(Error::Io(e.clone())))),
         };
-        let mut frames: Vec<Option<FreeFrame>> = Vec::new();
-        let mut shared = None;
+        let (mut one, mut several, mut shared) = (None, Vec::new(), None);
         match done.buf {
-            Buf::Arena(buf) => frames.push(FreeFrame::try_from(buf).ok()),
-            Buf::Pieces(all) => frames.extend(all.into_iter().map(|piece| match piece {
-                Piece::Arena(buf) => FreeFrame::try_from(buf).ok(),
-                _ => None,
-            })),
+            Buf::Arena(buf) => one = Some(Piece::Arena(buf)),
+            Buf::Pieces(pieces) => several = pieces,
             Buf::Aligned(buf) => shared = Some(Arc::new(buf)),
             _ => {}
         }
-        (0..self.count)
-            .map(|i| {
-                let number = self.first + i;
-                let pos = self.table.index().block_pos(number);
-                let from = pos.offset - self.span.start;
-                if from + pos.stored_len as u64 > read {
-                    return Err(self.table.short_read(&pos, read.saturating_sub(from)));
-                }
-                if let Some(frame) = frames.get_mut(i as usize).and_then(Option::take) {
-                    self.table.check(&frame[..pos.block_len as usize], number, &pos)?;
-                    return Ok(Block::Own(frame));
-                }
-                let Some(buf) = &shared else { return Err(self.table.short_read(&pos, 0)) };
-                self.table.block_within(buf, from as usize, number, &pos, use_frames)
-            })
-            .collect()
+        let mut frames = one.into_iter().chain(several).map(|piece| match piece {
+            Piece::Arena(buf) => FreeFrame::try_from(buf).ok(),
+            _ => None,
+        });
+        for (number, place) in (self.first..).zip(places) {
+            let frame = frames.next().flatten();
+            *place = Some(self.block(number, frame, shared.as_ref(), read, use_frames));
+        }
+    }
+
+    /// A block of which `read` bytes of the run have come, into its frame or the buffer of all.
+    fn block(
+        &self,
+        number: u32,
+        frame: Option<FreeFrame>,
+        shared: Option<&Arc<AlignedBuf>>,
+        read: u64,
+        use_frames: bool,
+    ) -> Result<Block> {
+        let pos = self.table.index().block_pos(number);
+        let from = pos.offset - self.span.start;
+        if from + pos.stored_len as u64 > read {
+            return Err(self.table.short_read(&pos, read.saturating_sub(from)));
+        }
+        if let Some(frame) = frame {
+            self.table.check(&frame[..pos.block_len as usize], number, &pos)?;
+            return Ok(Block::Own(frame));
+        }
+        let Some(buf) = shared else { return Err(self.table.short_read(&pos, 0)) };
+        self.table.block_within(buf, from as usize, number, &pos, use_frames)
     }
 }
 
@@ -271,7 +284,7 @@ impl Table {
     pub fn read_block(&self, number: u32, fill_cache: bool, purpose: Purpose) -> Result<Block> {
         let file = self.file()?;
         self.cache().count_misses(1);
-        let run = Run::new(self, number, 1);
+        let run = Run::new(self, number, 1, 0);
         let mut op = run.op(file, fill_cache, purpose);
         let len = op.len as usize;
         let result = match &mut op.buf {
@@ -280,10 +293,10 @@ impl Table {
             _ => Ok(0),
         };
         let done = Done { user: 0, result: result.map(|n| n as u64), buf: op.buf };
-        match run.finish(done, fill_cache).pop() {
-            Some(block) => block,
-            None => Err(self.short_read(&self.index().block_pos(number), 0)),
-        }
+        let mut block = [None];
+        run.finish(done, fill_cache, &mut block);
+        let [block] = block;
+        block.unwrap_or_else(unanswered)
     }
 
     /// Puts a block that was read into the cache, and gives it back kept from being evicted.
@@ -312,15 +325,15 @@ impl Table {
         self.cache().count_misses(count as u64);
         let runs: Vec<Run<'_>> = (0..count)
             .step_by(RUN_BLOCKS as usize)
-            .map(|i| Run::new(self, first + i, RUN_BLOCKS.min(count - i)))
+            .map(|i| Run::new(self, first + i, RUN_BLOCKS.min(count - i), i as usize))
             .collect();
         read_all(self.io(), &runs, fill_cache, purpose)
     }
 }
 
 /// Reads blocks of several tables together, in the order asked for, and counts the misses.
-pub(crate) fn read_together(
-    wanted: &[(&Table, u32)],
+pub(crate) fn read_together<'a>(
+    wanted: &[(&'a Table, u32)],
     fill_cache: bool,
     purpose: Purpose,
 ) -> Vec<Result<Block>> {
@@ -329,23 +342,28 @@ pub(crate) fn read_together(
     }
     let Some((first, _)) = wanted.first() else { return Vec::new() };
     first.cache().count_misses(wanted.len() as u64);
-    let runs: Vec<Run<'_>> = wanted.iter().map(|(table, number)| Run::new(table, *number, 1)).collect();
+    let run = |(i, (table, number)): (usize, &(&'a Table, u32))| Run::new(table, *number, 1, i);
+    let runs: Vec<Run<'a>> = wanted.iter().enumerate().map(run).collect();
     read_all(first.io(), &runs, fill_cache, purpose)
 }
 
 /// Reads runs in one submission; each is checked while others are in flight. Their blocks in order.
 fn read_all(io: &Io, runs: &[Run<'_>], fill_cache: bool, purpose: Purpose) -> Vec<Result<Block>> {
-    let mut blocks: Vec<Vec<Result<Block>>> = runs.iter().map(|_| Vec::new()).collect();
+    let mut blocks: Vec<Option<Result<Block>>> = Vec::new();
+    blocks.resize_with(runs.iter().map(|run| run.count as usize).sum(), || None);
     let mut ops = Vec::with_capacity(runs.len());
     for (i, run) in runs.iter().enumerate() {
         match run.table.file() {
             Ok(file) => ops.push(run.op(file, fill_cache, purpose).user(i as u64)),
-            Err(e) => blocks[i] = (0..run.count).map(|_| Err(e.clone())).collect(),
+            Err(e) => blocks[run.place..][..run.count as usize].fill_with(|| Some(Err(e.clone()))),
         }
     }
-    io.run_with(ops, |done| {
-        let i = done.user as usize;
-        blocks[i] = runs[i].finish(done, fill_cache);
-    });
-    blocks.into_iter().flatten().collect()
+    io.run_with(ops, |done| runs[done.user as usize].finish(done, fill_cache, &mut blocks));
+    blocks.into_iter().map(|block| block.unwrap_or_else(unanswered)).collect()
+}
+
+/// An engine answers for every operation.
+fn unanswered() -> Result<Block> {
+    let detail = "the I/O engine has not answered";
+    Err(Error::Io(engineswap::Error::new(engineswap::ErrorKind::Io, "read", detail)))
 }
