@@ -135,7 +135,7 @@ fn cases() -> Vec<Case> {
     .concat()
 }
 
-const URIS: [&str; 9] = [
+const URIS: [&str; 10] = [
     "posix",
     "posix?threads=1&nowait=off",
     "libaio",
@@ -144,6 +144,7 @@ const URIS: [&str; 9] = [
     "io_uring?sqpoll&sqpoll_idle_ms=5",
     "io_uring?force_async&bounded_workers=4&submit_all=off&registered_ring=off&reap=4",
     "sim?seed=7",
+    "sim?seed=5&cow",
     // With a plan that no caller may notice.
     "sim?reorder=off&align=4096&plan=on+any+every+3+EINTR;on+read,write+every+5+EAGAIN;on+read,write+every+7+short+4096",
 ];
