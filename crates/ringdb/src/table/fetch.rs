@@ -175,15 +175,16 @@ impl BlockRead {
     pub fn op(&self, purpose: Purpose) -> Result<Op> {
         let file = self.table.file()?;
         self.table.cache().count_misses(1);
-        Ok(Run::new(&self.table, self.number, 1).op(file, self.fill_cache, purpose))
+        Ok(Run::new(&self.table, self.number, 1, 0).op(file, self.fill_cache, purpose))
     }
 
     /// The block out of the operation's completion, checked.
     pub fn finish(&self, done: Done) -> Result<Block> {
-        let run = Run::new(&self.table, self.number, 1);
-        match run.finish(done, self.fill_cache).pop() {
-            Some(block) => block,
-            None => Err(self.table.short_read(&self.table.index().block_pos(self.number), 0)),
+        let mut place = [None];
+        Run::new(&self.table, self.number, 1, 0).finish(done, self.fill_cache, &mut place);
+        match place {
+            [Some(block)] => block,
+            [None] => Err(self.table.short_read(&self.table.index().block_pos(self.number), 0)),
         }
     }
 
