@@ -200,6 +200,12 @@ impl FrameArena {
         self.alloc()
     }
 
+    /// Whether a frame that is published now will soon cost another its place.
+    pub fn is_full(&self) -> bool {
+        let limit = self.limit();
+        self.in_use() + 2 * RESERVE.min(limit / 8) >= limit
+    }
+
     /// Unlinks up to `frames` published frames that have not been used lately. They are free after the grace, if they
     /// are not pinned. Returns how many.
     pub fn evict(self: &Arc<Self>, frames: usize) -> usize {

@@ -24,6 +24,8 @@ pub(crate) use large::LargeBlocks;
 
 /// Frames that are never given up to the others.
 const FLOOR_FRAMES: usize = 64;
+/// Of the misses in a full cache, one in so many brings its block in. A power of two.
+const ADMITTED: u64 = 8;
 /// Counters are kept apart for this many threads.
 const STRIPES: usize = 16;
 
@@ -106,6 +108,15 @@ impl Cache {
     /// A frame to fill, by evicting if it must; `None` when every frame is in somebody's hands.
     pub fn frame(&self) -> Option<FreeFrame> {
         self.arena.alloc_or_evict()
+    }
+
+    /// Whether a block that was missed and can be had again at little cost should be cached: as long as there is room
+    /// always, then one in [`ADMITTED`], so that hot blocks get in after some misses and the others do not make work
+    /// and push them out. (Random admission; what it needs to know of a block is nothing.)
+    pub fn admits(&self) -> bool {
+        let missed = self.stripe().misses.load(Relaxed);
+        // Not each n-th: a loop over as many blocks would bring the same one each time.
+        !self.arena.is_full() || missed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - ADMITTED.ilog2()) == 0
     }
 
     /// The cache of blocks larger than a frame.
@@ -258,6 +269,25 @@ mod tests {
         cache.table_closed(1, 1 << 20, 0);
         assert_eq!(cache.frame_limit(), 1024);
         assert_eq!(cache.stats().index_bytes, 0);
+    }
+
+    #[test]
+    fn a_full_cache_admits_few_and_none_for_ever_out() {
+        let cache = Cache::new(4 << 20, 4096);
+        let slots = cache.slots(1024);
+        let full = cache.frame_limit() - 128;
+        for i in 0..full {
+            assert!(cache.admits(), "{i} of {full} frames");
+            slots.publish(i, cache.frame().unwrap()).unwrap();
+        }
+        // A loop over as many blocks as one in so many are let in: each gets its turn.
+        let mut admitted = [0; ADMITTED as usize];
+        for i in 0..8000 {
+            cache.count_misses(1);
+            admitted[i % ADMITTED as usize] += u32::from(cache.admits());
+        }
+        let all: u32 = admitted.iter().sum();
+        assert!((900..1100).contains(&all) && admitted.iter().all(|n| *n > 80), "{admitted:?}");
     }
 
     #[test]

@@ -175,6 +175,13 @@ impl<'a> BlockView<'a> {
     /// Checks the checksum and the whole structure of block `block_no` of table `file_id`. `bytes` are the whole
     /// block and nothing else. The error says what is wrong.
     pub fn validate(bytes: &[u8], file_id: u64, block_no: u32) -> Result<(), String> {
+        BlockView::check_sum(bytes, file_id, block_no)?;
+        BlockView::check_structure(bytes).map_err(|what| format!("block {block_no}: {what}"))
+    }
+
+    /// Checks and returns the checksum only.
+    #[inline]
+    pub fn check_sum(bytes: &[u8], file_id: u64, block_no: u32) -> Result<u32, String> {
         let Some((stored, rest)) = bytes.split_first_chunk::<4>() else {
             return Err("the block has no header".into());
         };
@@ -182,7 +189,7 @@ impl<'a> BlockView<'a> {
         if sum != u32::from_le_bytes(*stored) {
             return Err(format!("block {block_no}: its checksum does not match"));
         }
-        BlockView::check_structure(bytes).map_err(|what| format!("block {block_no}: {what}"))
+        Ok(sum)
     }
 
     /// Of what may be a block, by its first 24 bytes: where in it the end of its entries is written. `None` if it is

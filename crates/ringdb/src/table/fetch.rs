@@ -1,7 +1,7 @@
 //! Reading data blocks: from the disk into frames (or buffers of their own), checked, then into the cache.
 //!
-//! A block that comes out of here has passed [`BlockView::validate`]; a checksum or structure that is wrong is
-//! [`Error::Corrupt`] with the path and offset, a failing read is [`Error::Io`].
+//! A block that comes out of here has the right checksum and structure; one that is wrong is [`Error::Corrupt`] with
+//! the path and offset, a failing read is [`Error::Io`].
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use latchfree::{FreeFrame, PinnedFrame};
 
 use super::block::BlockView;
 use super::compress::Encoding;
-use super::format::unpack_block;
+use super::format::unpack;
 use super::index::BlockPos;
 use super::reader::Table;
 use crate::{Error, Result};
@@ -206,9 +206,24 @@ impl Table {
         Error::Io(e.at(self.path()).range(pos.offset, pos.stored_len as u64))
     }
 
+    /// Checks a block as it lies in the file.
     fn check(&self, bytes: &[u8], number: u32, pos: &BlockPos) -> Result<()> {
-        BlockView::validate(bytes, self.meta().file_id, number)
-            .map_err(|detail| Error::corrupt(self.path(), Some(pos.offset), detail))
+        let sum = BlockView::check_sum(bytes, self.meta().file_id, number)
+            .map_err(|detail| Error::corrupt(self.path(), Some(pos.offset), detail))?;
+        self.check_structure(bytes, number, pos, sum)
+    }
+
+    /// Checks the structure of a block, unless it has passed with this checksum before.
+    #[inline]
+    fn check_structure(&self, bytes: &[u8], number: u32, pos: &BlockPos, sum: u32) -> Result<()> {
+        if self.checked().has(number, sum) {
+            return Ok(());
+        }
+        BlockView::check_structure(bytes).map_err(|what| {
+            Error::corrupt(self.path(), Some(pos.offset), format!("block {number}: {what}"))
+        })?;
+        self.checked().add(number, sum);
+        Ok(())
     }
 
     /// The block at `from` of a buffer that was read from the file: unpacked if need be, and checked.
@@ -230,8 +245,9 @@ impl Table {
             return Ok(Block::Shared(Arc::clone(buf), range));
         }
         let unpack = |out: &mut [u8]| {
-            unpack_block(stored, pos, out, self.meta().file_id, number)
-                .map_err(|detail| Error::corrupt(self.path(), Some(pos.offset), detail))
+            let sum = unpack(stored, pos, out, self.meta().file_id, number)
+                .map_err(|detail| Error::corrupt(self.path(), Some(pos.offset), detail))?;
+            self.check_structure(&out[..len], number, pos, sum)
         };
         let frame = if use_frames && fits { self.cache().frame() } else { None };
         if let Some(mut frame) = frame {
@@ -286,23 +302,32 @@ impl Table {
         let file = self.file()?;
         self.cache().count_misses(1);
         let run = Run::new(self, number, 1, 0);
-        let mut op = run.op(file, fill_cache, purpose);
-        let len = op.len as usize;
-        let result = match &mut op.buf {
-            Buf::Arena(frame) => file.read_at(&mut frame[..len], op.offset, purpose),
-            Buf::Aligned(buf) => file.read_at(&mut buf[..len], op.offset, purpose),
-            _ => Ok(0),
-        };
-        let done = Done { user: 0, result: result.map(|n| n as u64), buf: op.buf };
+        let len = (run.span.end - run.span.start) as usize;
+        if run.fits_frames()
+            && let Some(mut frame) = self.cache().frame()
+        {
+            let pos = self.index().block_pos(number);
+            let read = file.read_at(&mut frame[..len], pos.offset, purpose)?;
+            if read < pos.stored_len as usize {
+                return Err(self.short_read(&pos, read as u64));
+            }
+            self.check(&frame[..pos.block_len as usize], number, &pos)?;
+            return Ok(Block::Own(frame));
+        }
+        let mut buf = AlignedBuf::zeroed(len);
+        let result = file.read_at(&mut buf, run.span.start, purpose).map(|n| n as u64);
+        let done = Done { user: 0, result, buf: Buf::Aligned(buf) };
         let mut block = [None];
         run.finish(done, fill_cache, &mut block);
         let [block] = block;
         block.unwrap_or_else(unanswered)
     }
 
-    /// Puts a block that was read into the cache, and gives it back kept from being evicted.
+    /// Puts a block that was read into the cache, if it is to be there, and gives it back kept from being evicted.
     pub fn keep(&self, number: u32, block: Block) -> Block {
         match block {
+            // A miss that the page cache answers is cheap: a block has to come often to push another out.
+            Block::Own(frame) if !self.reads_direct() && !self.cache().admits() => Block::Own(frame),
             Block::Own(frame) => match self.slots().publish_pinned(number as usize, frame) {
                 Ok(pinned) => Block::Pinned(pinned),
                 // Another reader was faster; this copy is as good.

@@ -206,6 +206,19 @@ pub(crate) fn unpack_block(
     file_id: u64,
     block_no: u32,
 ) -> std::result::Result<(), String> {
+    unpack(stored, pos, out, file_id, block_no)?;
+    let block = &out[..pos.block_len as usize];
+    BlockView::check_structure(block).map_err(|e| format!("block {block_no}: {e}"))
+}
+
+/// The same without looking at the block's structure; returns the checksum, which was compared with the bytes.
+pub(super) fn unpack(
+    stored: &[u8],
+    pos: &BlockPos,
+    out: &mut [u8],
+    file_id: u64,
+    block_no: u32,
+) -> std::result::Result<u32, String> {
     let Some(out) = out.get_mut(..pos.block_len as usize) else {
         return Err(format!("block {block_no}: {} bytes do not fit", pos.block_len));
     };
@@ -214,18 +227,19 @@ pub(crate) fn unpack_block(
             return Err(format!("block {block_no}: {} bytes where {} should be", stored.len(), out.len()));
         }
         out.copy_from_slice(stored);
-        return BlockView::validate(out, file_id, block_no);
+        return BlockView::check_sum(out, file_id, block_no);
     }
     let Some((sum, packed)) = stored.split_first_chunk::<PACKED_HEADER_BYTES>() else {
         return Err(format!("block {block_no}: no checksum"));
     };
-    if packed_checksum(packed, file_id, block_no) != u32::from_le_bytes(*sum) {
+    let sum = u32::from_le_bytes(*sum);
+    if packed_checksum(packed, file_id, block_no) != sum {
         return Err(format!("block {block_no}: its checksum does not match"));
     }
     // The block's own checksum is not stored: it would only say again what was just checked.
     out[..4].fill(0);
     decompress(pos.encoding, packed, &mut out[4..]).map_err(|e| format!("block {block_no}: {e}"))?;
-    BlockView::check_structure(out).map_err(|e| format!("block {block_no}: {e}"))
+    Ok(sum)
 }
 
 #[cfg(test)]

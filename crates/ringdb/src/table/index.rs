@@ -231,7 +231,7 @@ impl Index {
             Ordering::Equal => {}
         }
         let head = key_head(key, node.prefix_len as usize);
-        let mut child = node.heads.iter().map(|h| (*h < head) as usize).sum::<usize>();
+        let mut child = count_below(&node.heads, head);
         while child < node.count as usize && node.heads[child & (FANOUT - 1)] == head {
             if self.separator(self.last_block(level, at * FANOUT + child)) >= key {
                 break;
@@ -309,6 +309,17 @@ impl Index {
     pub(super) fn positions(&self) -> &Positions {
         &self.positions
     }
+}
+
+/// How many of ascending heads are below `head`. Halving without branches: to compare all sixteen takes four times the
+/// instructions where vectors have no comparison of 64-bit numbers (x86-64 without extensions).
+#[inline(always)]
+fn count_below(heads: &[u64; FANOUT], head: u64) -> usize {
+    let mut below = 0;
+    for step in [8, 4, 2, 1] {
+        below += step * usize::from(heads[(below + step - 1) & (FANOUT - 1)] < head);
+    }
+    below + usize::from(heads[below & (FANOUT - 1)] < head)
 }
 
 /// The shortest key `s` with `last <= s < next`, for `last <= next`; `last` itself if they are equal (then it is

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engineswap::{File, Io, Process};
 use latchfree::SlotArray;
 
+use super::checked::CheckedBlocks;
 use super::filter::Filter;
 use super::index::Index;
 use super::meta::TableMeta;
@@ -21,6 +22,7 @@ pub(crate) struct Table {
     io: Io,
     parts: Arc<TableParts>,
     slots: SlotArray,
+    checked: CheckedBlocks,
     cache: Arc<Cache>,
     obsolete: AtomicBool,
     /// Which opened it.
@@ -55,6 +57,7 @@ impl Table {
         Arc::new(Table {
             io: io.clone(),
             slots: cache.slots(parts.index.blocks() as usize),
+            checked: CheckedBlocks::new(parts.index.blocks()),
             parts: Arc::new(parts),
             cache: Arc::clone(cache),
             obsolete: AtomicBool::new(false),
@@ -112,6 +115,12 @@ impl Table {
         &self.slots
     }
 
+    /// Whose structure was checked since the table was opened.
+    #[inline]
+    pub(super) fn checked(&self) -> &CheckedBlocks {
+        &self.checked
+    }
+
     #[inline]
     pub fn cache(&self) -> &Arc<Cache> {
         &self.cache
@@ -132,9 +141,10 @@ impl Table {
     }
 }
 
-/// Bytes of the index and of the slots of its blocks.
+/// Bytes of the index and of what is kept for each of its blocks.
 fn index_bytes(parts: &TableParts) -> u64 {
-    parts.index.bytes() + (parts.index.blocks() as u64 * 4).next_multiple_of(64)
+    let blocks = parts.index.blocks();
+    parts.index.bytes() + (u64::from(blocks) * 4).next_multiple_of(64) + CheckedBlocks::bytes(blocks)
 }
 
 impl AsRef<TableMeta> for Table {

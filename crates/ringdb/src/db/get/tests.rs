@@ -158,9 +158,10 @@ fn an_obsolete_table_goes_with_its_last_reader() {
     f.views.publish(View::new(Arc::clone(&view.active), Vec::new(), version(&[])));
     let kept = view.tables().level(0).tables()[0].path().to_path_buf();
     drop(view);
-    // The index, and a slot of 4 bytes for each block.
-    let slots = (table.index().blocks() as u64 * 4).next_multiple_of(64);
-    assert!(path.exists() && f.cache.stats().index_bytes == table.index().bytes() + slots);
+    // The index, and for each block a slot and a checksum of 4 bytes.
+    let blocks = table.index().blocks() as u64 * 4;
+    let parts = table.index().bytes() + blocks.next_multiple_of(64) + blocks;
+    assert!(path.exists() && f.cache.stats().index_bytes == parts);
     drop(table);
     while path.exists() {
         f.cache.collector().collect();

@@ -2,11 +2,13 @@ use engineswap::Io;
 
 use super::*;
 use crate::cache::Cache;
+use crate::coding::crc32c;
 use crate::db::testing::{Fixture, Plan, table_options, version};
 use crate::db::view::Views;
 use crate::key::SEQ_MAX;
 use crate::memtable::Memtable;
 use crate::options::Compression;
+use crate::table::block::checksum_seed;
 use crate::table::reads::Reads;
 use crate::table::writer::TableWriter;
 
@@ -229,6 +231,33 @@ fn a_damaged_block_is_an_error_and_not_an_absence() {
     assert!(matches!(lookup.step(&view, &t.views.pin()), Ok(Step::Needs)));
     assert!(lookup.finish(&view, true, |_, _| None).is_err());
     assert_eq!(t.walk(0, "c", 9).1.unwrap(), value("c"));
+}
+
+/// A block is read again and again, and its structure checked the first time only. Another block in its place, whose
+/// checksum is right, is not believed.
+#[test]
+fn a_block_that_has_changed_is_checked_again() {
+    let t = k_in_the_oldest();
+    let view = t.views.newest();
+    let table = &view.tables().tables()[2];
+    let read = || table.read_block(0, true, purpose::USER_READ);
+    for _ in 0..3 {
+        assert!(read().is_ok());
+    }
+    let good = std::fs::read(table.path()).unwrap();
+    let mut bytes = good.clone();
+    let block = &mut bytes[..table.index().block_pos(0).stored_len as usize];
+    // No entries.
+    block[4..6].fill(0);
+    let sum = crc32c(checksum_seed(table.meta().file_id, 0), &block[4..]);
+    block[..4].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(table.path(), &bytes).unwrap();
+    for _ in 0..2 {
+        let why = read().err().expect("a block without entries").to_string();
+        assert!(why.contains("no entries"), "{why}");
+    }
+    std::fs::write(table.path(), &good).unwrap();
+    assert!(read().is_ok());
 }
 
 #[test]
