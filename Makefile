@@ -5,6 +5,9 @@ CARGO ?= cargo
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 BENCHES ?=
+BENCH_PEERS_ARGS ?=
+# Outside the tree, so that `make clean` does not cost half an hour.
+PEERS_TARGET ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ringdb/peers
 CAMPAIGN_ARGS ?=
 COMPARE_ARGS ?=
 STUDY_ARGS ?=
@@ -50,6 +53,7 @@ lint: ## Formatting, clippy with warnings as errors, C and shell, documentation,
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) fmt --check --manifest-path rocksdb-plugin/rust/Cargo.toml
+	$(CARGO) fmt --check --manifest-path peers/Cargo.toml
 	tools/lint-c-and-shell
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target -- -D warnings
@@ -141,6 +145,13 @@ measure-plugin: plugin ## RocksDB with the plugin beside RocksDB without it (ROC
 bench: build ## Run the standard workloads on a store of moderate size (BENCH_ARGS adds options)
 	target/release/ringdb bench --num 1000000 \
 	  --workloads fillseq,fillrandom,readrandom,multireadrandom,seekrandom,readseq,readwhilewriting,fillsync $(BENCH_ARGS)
+
+.PHONY: bench-peers
+bench-peers: ## ringdb beside RocksDB 11, fjall and LMDB, interleaved (BENCH_PEERS_ARGS: --help; builds RocksDB, half an hour)
+	@$(CARGO) --version >/dev/null; for p in libclang-dev liburing-dev fio; do \
+	  dpkg -s $$p >/dev/null 2>&1 || { echo "bench-peers needs $$p: apt-get install $$p" >&2; exit 1; }; done
+	CARGO_TARGET_DIR="$(PEERS_TARGET)" $(CARGO) build --release --locked --manifest-path peers/Cargo.toml
+	"$(PEERS_TARGET)/release/peers" run $(BENCH_PEERS_ARGS)
 
 .PHONY: benches
 benches: ## The nanoseconds that docs/decisions quotes (BENCHES chooses by a part of a name)

@@ -67,10 +67,10 @@ pub struct Options {
     pub table_bytes: u64,
     /// The manifest is rewritten when it is this large (and twice as large as when it was begun). Default 4 MiB.
     pub manifest_bytes: u64,
-    /// Read tables past the page cache (O_DIRECT, where direct transfers need no more than 4 KiB of alignment; else
-    /// through it all the same). Memory is then bounded by `cache_bytes`, and what is not in the cache comes from the
-    /// device. Default false: what free memory holds of the tables is read from there; the kernel gives that memory up
-    /// when somebody needs it.
+    /// Read and write tables past the page cache (O_DIRECT, where direct transfers need no more than 4 KiB of
+    /// alignment; else through it all the same). Memory is then bounded by `cache_bytes`, and what is not in the cache
+    /// comes from the device. Default false: what free memory holds of the tables is read from there; the kernel
+    /// gives that memory up when somebody needs it.
     pub direct_reads: bool,
     /// Make the store if it is missing. Default true.
     pub create_if_missing: bool,

@@ -95,6 +95,33 @@ fn open_tables(dir: &Path) -> Vec<u32> {
     found
 }
 
+/// Who looks for a key after a compaction does not wait for the device, as before it.
+#[test]
+fn what_a_compaction_writes_is_in_the_page_cache_if_it_is_read_through_it() {
+    let _alone = ALONE.lock().unwrap();
+    for io in support::engines() {
+        for direct in [false, true] {
+            let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let db = Db::open(dir.path(), options(io, direct)).unwrap();
+            for n in 0..KEYS {
+                db.put(key(n), value(n)).unwrap();
+            }
+            db.flush().unwrap();
+            let before = device_read();
+            db.compact_range(..).unwrap();
+            let compaction = device_read() - before;
+            for n in (0..KEYS).step_by(10) {
+                assert_eq!(db.get(key(n)).unwrap().as_deref(), Some(&value(n)[..]), "{io}");
+            }
+            let gets = device_read() - before - compaction;
+            if o_direct(dir.path()).is_none() {
+                return println!("SKIPPED: no direct I/O here");
+            }
+            assert_eq!((compaction > 0, gets > 0), (direct, direct), "{io}: {compaction} and {gets} bytes");
+        }
+    }
+}
+
 #[test]
 fn tables_are_read_through_the_page_cache_or_past_it_as_asked() {
     let _alone = ALONE.lock().unwrap();

@@ -15,6 +15,7 @@ use crate::Result;
 use crate::cache::Charge;
 use crate::files::FileKind;
 use crate::key::{Kind, Seq};
+use crate::table::Reads;
 use crate::table::meta::TableMeta;
 use crate::table::writer::{FinishingTable, TableOptions, TableWriter};
 
@@ -84,6 +85,7 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
             // Those of level 0 are not cut, so they have about all of them.
             most_keys: (level == 0).then_some(most_entries),
             most_hashes: Memory::of(o).hashes(),
+            reads: Reads::from_option(o.direct_reads),
             purpose,
         };
         Outputs {

@@ -226,6 +226,7 @@ pub(crate) fn table_options(compression: Compression, filter_bits: u32) -> Table
         buffer_bytes: u64::MAX,
         most_keys: None,
         most_hashes: usize::MAX,
+        reads: Reads::PageCache,
         purpose: crate::purpose::FLUSH,
     }
 }

@@ -4,8 +4,8 @@ use super::Files;
 use crate::compaction::pick::LAST;
 use crate::key::{Kind, Seq};
 use crate::options::Compression;
-use crate::table::TableMeta;
 use crate::table::writer::{TableOptions, TableWriter};
+use crate::table::{Reads, TableMeta};
 use crate::{Result, purpose};
 
 /// Where they lie.
@@ -53,6 +53,7 @@ impl<'a> Output<'a> {
             buffer_bytes: u64::MAX,
             most_keys: None,
             most_hashes: MOST_HASHES,
+            reads: Reads::Direct,
             purpose: purpose::FLUSH,
         };
         let w = TableWriter::create(&self.files.io, &path, id, options)?;

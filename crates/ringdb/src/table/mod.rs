@@ -4,8 +4,8 @@
 //! it lies on disk and in a cache frame; [`index`] finds the block of a key; [`filter`] says which keys are not
 //! there; [`writer`] makes a table; [`parts`] reads what stays in memory of one; [`scan`] reads one from end to
 //! end; [`walk`], [`remains`] and [`carve`] read what is left of a damaged one. [`reader`] is an open table over the
-//! cache, with [`fetch`] for its blocks, of which [`checked`] knows the good ones, and [`cursor`] for its order; [`reads`] opens
-//! its file.
+//! cache, with [`fetch`] for its blocks, of which [`checked`] knows the good ones, and [`cursor`] for its order;
+//! [`reads`] opens its file.
 
 pub(crate) mod block;
 pub(crate) mod block_builder;

@@ -1,6 +1,9 @@
-//! [`Output`]: a file written once from start to end, in large direct writes of which several are in flight.
+//! [`Output`]: a file written once from start to end.
 //!
-//! Where no queue is to be had (descriptors, memory), it is written all the same, one write after the other.
+//! In large writes of which several are in flight; where no queue is to be had (descriptors, memory), one after the
+//! other. A table that is read past the page cache is written past it. One that is read through the page cache is
+//! written through it: whoever looks for a key right after a compaction finds the blocks in memory, as before it. Its
+//! write-back begins at once, so that there is little left for the sync at the end.
 
 use std::path::Path;
 
@@ -8,7 +11,8 @@ use engineswap::mem::AlignedBuf;
 use engineswap::{Buf, ErrorKind, File, Io, Op, OpenHow, Purpose, Queue};
 
 use super::block::BLOCK_UNIT;
-use super::reads::open_direct;
+use super::reads::{Reads, open_direct};
+use super::writer::TableOptions;
 use crate::error::Result;
 use crate::mutation::{Mutation, broken};
 
@@ -24,6 +28,9 @@ const GROW_BYTES: u64 = 16 << 20;
 /// A file being written.
 pub(super) struct Output {
     file: File,
+    /// Whether it goes through the page cache.
+    buffered: bool,
+    /// For writes, and for the sync at the end.
     queue: Option<Queue>,
     most_in_flight: usize,
     purpose: Purpose,
@@ -37,22 +44,26 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Makes the file (an error if it exists) and reserves `expected_bytes`. Takes about `buffer_bytes` of memory.
-    pub fn create(
-        io: &Io,
-        path: &Path,
-        expected_bytes: u64,
-        buffer_bytes: u64,
-        purpose: Purpose,
-    ) -> Result<Output> {
-        let most_in_flight = (buffer_bytes as usize / WRITE_BYTES).clamp(2, IN_FLIGHT + 1) - 1;
-        let file = open_direct(io, path, &OpenHow::create_new())?;
-        let queue = io.queue(most_in_flight as u32).ok();
-        let buf = AlignedBuf::zeroed(WRITE_BYTES);
-        let (used, offset, spare) = (0, 0, Vec::new());
-        let mut out =
-            Output { file, queue, most_in_flight, purpose, buf, used, offset, spare, reserved: Some(0) };
-        out.reserve(expected_bytes.next_multiple_of(BLOCK_UNIT as u64))?;
+    /// Makes the file (an error if it exists) and reserves the expected bytes. Takes about `buffer_bytes` of memory.
+    pub fn create(io: &Io, path: &Path, options: &TableOptions) -> Result<Output> {
+        let most_in_flight = (options.buffer_bytes as usize / WRITE_BYTES).clamp(2, IN_FLIGHT + 1) - 1;
+        let file = match options.reads {
+            Reads::PageCache => io.open(path, &OpenHow::create_new())?,
+            Reads::Direct => open_direct(io, path, &OpenHow::create_new())?,
+        };
+        let mut out = Output {
+            buffered: options.reads == Reads::PageCache,
+            queue: io.queue(most_in_flight as u32).ok(),
+            file,
+            most_in_flight,
+            purpose: options.purpose,
+            buf: AlignedBuf::zeroed(WRITE_BYTES),
+            used: 0,
+            offset: 0,
+            spare: Vec::new(),
+            reserved: Some(0),
+        };
+        out.reserve(options.expected_bytes.next_multiple_of(BLOCK_UNIT as u64))?;
         Ok(out)
     }
 
@@ -107,16 +118,13 @@ impl Output {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let end = self.offset + self.used as u64;
-        if self.reserved.is_some_and(|r| r < end) {
-            self.reserve(end.max(self.offset + GROW_BYTES))?;
+        let (at, len) = (self.offset, std::mem::take(&mut self.used));
+        self.offset += len as u64;
+        if self.reserved.is_some_and(|r| r < self.offset) {
+            self.reserve(self.offset.max(at + GROW_BYTES))?;
         }
         if self.queue.is_none() {
-            let bytes = &self.buf[..self.used];
-            self.file.write_all_at(bytes, self.offset, self.purpose)?;
-            self.offset = end;
-            self.used = 0;
-            return Ok(());
+            return Ok(self.file.write_all_at(&self.buf[..len], at, self.purpose)?);
         }
         while self.in_flight() >= self.most_in_flight {
             self.reap(1)?;
@@ -126,8 +134,7 @@ impl Output {
             None => AlignedBuf::zeroed(WRITE_BYTES),
         };
         let full = std::mem::replace(&mut self.buf, next);
-        let len = self.used as u64;
-        let mut op = Op::write(&self.file, self.offset, len, Buf::Aligned(full), self.purpose).user(len);
+        let mut op = Op::write(&self.file, at, len as u64, Buf::Aligned(full), self.purpose).user(at);
         while let Some(queue) = &mut self.queue {
             match queue.push(op) {
                 Ok(()) => {
@@ -138,8 +145,6 @@ impl Output {
             }
             self.reap(1)?;
         }
-        self.offset = end;
-        self.used = 0;
         Ok(())
     }
 
@@ -151,9 +156,14 @@ impl Output {
         let Some(queue) = &mut self.queue else { return Ok(()) };
         queue.wait(min)?;
         while let Some(done) = queue.pop() {
-            let len = done.user;
+            let at = done.user;
+            // All are of one length but the last, which ends where the file does.
+            let len = (self.offset - at).min(WRITE_BYTES as u64);
             if let Buf::Aligned(b) = done.full(len, "write").map_err(|e| e.at(self.file.path()))? {
                 self.spare.push(b);
+            }
+            if self.buffered {
+                self.file.start_write_back(at, len, false, self.purpose)?;
             }
         }
         Ok(())

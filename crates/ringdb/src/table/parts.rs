@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use engineswap::mem::AlignedBuf;
-use engineswap::{File, Io, OpenHow, Purpose};
+use engineswap::{File, Io, Purpose};
 
 use super::block::BLOCK_UNIT;
 use super::compress::Encoding;
@@ -12,7 +12,7 @@ use super::format::{FOOTER_BYTES, Footer, Properties};
 use super::index::Index;
 use super::index_format::IndexBuilder;
 use super::meta::TableMeta;
-use super::reads::{Reads, open_direct};
+use super::reads::Reads;
 use crate::error::{Error, Result};
 
 /// First guess at how much of a table's end is needed.
@@ -115,16 +115,6 @@ impl TableParts {
     #[inline]
     pub fn reads_direct(&self) -> bool {
         self.file.as_ref().is_ok_and(File::is_direct)
-    }
-
-    /// The file for a scan of much of the table: past the page cache, which such a scan would sweep.
-    pub fn file_for_scan(&self, io: &Io) -> Result<File> {
-        let file = self.file()?;
-        if file.is_direct() {
-            return Ok(file.clone());
-        }
-        // The open file serves as well: when descriptors are short, say.
-        Ok(open_direct(io, &self.path, &OpenHow::read()).unwrap_or_else(|_| file.clone()))
     }
 
     /// Why the table cannot be read, if it cannot.

@@ -34,6 +34,7 @@ fn options(compression: Compression, block_bytes: u32) -> TableOptions {
         buffer_bytes: u64::MAX,
         most_keys: None,
         most_hashes: usize::MAX,
+        reads: Reads::PageCache,
         purpose: Purpose(1),
     }
 }

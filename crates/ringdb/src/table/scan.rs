@@ -76,7 +76,7 @@ impl TableScan {
     ) -> Result<TableScan> {
         let last = parts.index.blocks().saturating_sub(1);
         Ok(TableScan {
-            ahead: ReadAhead::new(io, parts.file_for_scan(io)?, ahead, purpose)?,
+            ahead: ReadAhead::new(io, parts.file()?.clone(), ahead, purpose)?,
             end: end.map(<[u8]>::to_vec),
             end_block: end.and_then(|e| parts.index.find_block(e)).unwrap_or(last),
             parts: parts.clone(),

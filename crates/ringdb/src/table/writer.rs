@@ -14,6 +14,7 @@ use super::index::shortest_separator;
 use super::index_format::IndexBuilder;
 use super::meta::{MAX_INTERNAL_KEY_BYTES, TableMeta};
 use super::output::{MOST_BUFFER_BYTES, Output, Syncing};
+use super::reads::Reads;
 use crate::coding::crc32c;
 use crate::error::{Error, Result};
 use crate::key::{self, Kind, MAX_VALUE_BYTES, SEQ_MAX, Seq};
@@ -43,6 +44,8 @@ pub(crate) struct TableOptions {
     pub most_keys: Option<u64>,
     /// Of how many keys hashes may be held: with more the filter is made early.
     pub most_hashes: usize,
+    /// How the table will be read: through the page cache, and then what is written stays there; or past it.
+    pub reads: Reads,
     pub purpose: Purpose,
 }
 
@@ -69,7 +72,7 @@ pub(crate) struct TableWriter {
 impl TableWriter {
     /// Makes the file `path` for table `file_id`; an error if it exists.
     pub fn create(io: &Io, path: &Path, file_id: u64, options: TableOptions) -> Result<TableWriter> {
-        let out = Output::create(io, path, options.expected_bytes, options.buffer_bytes, options.purpose)?;
+        let out = Output::create(io, path, &options)?;
         let meta = TableMeta {
             file_id,
             file_bytes: 0,
