@@ -173,46 +173,20 @@ impl<R: RawRing> UringQueue<R> {
         }
     }
 
-    fn put(&mut self, i: u32, r: &Request, linked: bool) {
-        let mut s = Sqe { fd: r.fd, off: r.offset, user_data: self.core.tag(i), ..Sqe::default() };
-        let dsync_flag = |dsync| r.flags as u32 | if dsync { libc::RWF_DSYNC as u32 } else { 0 };
-        match r.what {
-            What::Read { ptr, len } => {
-                (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_READ, ptr as u64, len, r.flags as u32);
-            }
-            What::Choose { len } => {
-                (s.opcode, s.len, s.op_flags) = (sys::OP_READ, len, r.flags as u32);
-                let pool = self.core.pool(i);
-                if let Some(group) = self.pools.as_ref().zip(pool).and_then(|(pools, p)| pools.want(&p)) {
-                    s.flags |= sys::IOSQE_BUFFER_SELECT;
-                    s.rest[0] = u64::from(group.to_le());
-                    self.core.set_choosing(i);
-                    self.core.stats().chosen();
-                }
-            }
-            What::ReadV { iov, n } => {
-                (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_READV, iov as u64, n, r.flags as u32);
-            }
-            What::Write { ptr, len, dsync } => {
-                (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_WRITE, ptr as u64, len, dsync_flag(dsync));
-            }
-            What::WriteV { iov, n, dsync } => {
-                (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_WRITEV, iov as u64, n, dsync_flag(dsync));
-            }
-            What::Sync { data_only } => {
-                (s.opcode, s.off) = (sys::OP_FSYNC, 0);
-                s.op_flags = if data_only { sys::FSYNC_DATASYNC } else { 0 };
-            }
-            What::SyncRange { len } => {
-                s.opcode = sys::OP_SYNC_FILE_RANGE;
-                s.len = len as u32;
-                s.op_flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-                    | libc::SYNC_FILE_RANGE_WRITE
-                    | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-            }
-            // The length travels in the address, the mode (0) in the length.
-            What::Allocate { len } => (s.opcode, s.addr) = (sys::OP_FALLOCATE, len),
+    /// Lets the kernel choose the read's buffer of its pool.
+    fn let_choose(&mut self, i: u32, s: &mut Sqe) {
+        let pool = self.core.pool(i);
+        if let Some(group) = self.pools.as_ref().zip(pool).and_then(|(pools, p)| pools.want(&p)) {
+            s.flags |= sys::IOSQE_BUFFER_SELECT;
+            s.rest[0] = u64::from(group.to_le());
+            self.core.set_choosing(i);
+            self.core.stats().chosen();
         }
+    }
+
+    /// Names the buffer and the file by their registered places, where they have some.
+    #[inline]
+    fn name_registered(&mut self, i: u32, r: &Request, s: &mut Sqe) {
         let fixed = match (r.what, &self.buffers) {
             (What::Read { ptr, len } | What::Write { ptr, len, .. }, Some(b)) => b.find(ptr, len),
             (What::ReadV { iov, n } | What::WriteV { iov, n, .. }, Some(b)) => {
@@ -241,6 +215,14 @@ impl<R: RawRing> UringQueue<R> {
             s.flags |= sys::IOSQE_FIXED_FILE;
             self.core.stats().fixed_file();
         }
+    }
+
+    fn put(&mut self, i: u32, r: &Request, linked: bool) {
+        let mut s = Sqe { user_data: self.core.tag(i), ..sqe(r) };
+        if let What::Choose { .. } = r.what {
+            self.let_choose(i, &mut s);
+        }
+        self.name_registered(i, r, &mut s);
         if r.force_async {
             s.flags |= sys::IOSQE_ASYNC;
         }
@@ -385,6 +367,44 @@ impl<R: RawRing> UringQueue<R> {
         }
         Ok(())
     }
+}
+
+/// A request in the kernel's form.
+#[inline]
+fn sqe(r: &Request) -> Sqe {
+    let mut s = Sqe { fd: r.fd, off: r.offset, ..Sqe::default() };
+    let dsync_flag = |dsync| r.flags as u32 | if dsync { libc::RWF_DSYNC as u32 } else { 0 };
+    match r.what {
+        What::Read { ptr, len } => {
+            (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_READ, ptr as u64, len, r.flags as u32);
+        }
+        What::Choose { len } => {
+            (s.opcode, s.len, s.op_flags) = (sys::OP_READ, len, r.flags as u32);
+        }
+        What::ReadV { iov, n } => {
+            (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_READV, iov as u64, n, r.flags as u32);
+        }
+        What::Write { ptr, len, dsync } => {
+            (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_WRITE, ptr as u64, len, dsync_flag(dsync));
+        }
+        What::WriteV { iov, n, dsync } => {
+            (s.opcode, s.addr, s.len, s.op_flags) = (sys::OP_WRITEV, iov as u64, n, dsync_flag(dsync));
+        }
+        What::Sync { data_only } => {
+            (s.opcode, s.off) = (sys::OP_FSYNC, 0);
+            s.op_flags = if data_only { sys::FSYNC_DATASYNC } else { 0 };
+        }
+        What::SyncRange { len } => {
+            s.opcode = sys::OP_SYNC_FILE_RANGE;
+            s.len = len as u32;
+            s.op_flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+                | libc::SYNC_FILE_RANGE_WRITE
+                | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        }
+        // The length travels in the address, the mode (0) in the length.
+        What::Allocate { len } => (s.opcode, s.addr) = (sys::OP_FALLOCATE, len),
+    }
+    s
 }
 
 impl<R: RawRing> RawQueue for UringQueue<R> {
