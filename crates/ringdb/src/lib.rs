@@ -46,7 +46,7 @@
 //! |---|---|---|
 //! | [`Durability::Sync`] | everything, once its call has returned | nothing that was acknowledged |
 //! | [`Durability::Process`] (default) | the death of the process | the newest writes; never an older one while a newer one survives, never an acknowledged `Sync` |
-//! | [`Durability::None`] | nothing, until [`Db::flush`], [`Db::close`] or a full memtable | everything since |
+//! | [`Durability::None`] | nothing, until [`Db::flush`], [`Db::sync`], [`Db::close`] or a full memtable | everything since |
 //!
 //! The level is set for a store ([`Options::durability`]) and for a write ([`WriteOptions::durability`]). The
 //! store's own level also decides how the log is written: a `Sync` store writes each group of commits directly
@@ -99,7 +99,7 @@ mod table;
 mod value;
 
 pub use bounds::KeyRange;
-pub use db::{Db, GetFuture, Iter, Keyspace, MultiGetFuture, Snapshot, WriteBatch};
+pub use db::{Db, GetFuture, Iter, Keyspace, MultiGetFuture, Snapshot, WriteBatch, WriteFuture};
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};
 pub use error::{Error, ErrorKind, Result};

@@ -25,6 +25,11 @@ fn child(dir: &std::path::Path, db: Db) {
     batch.put("child", "x");
     let sync = WriteOptions::default().durability(Durability::Sync);
     refused("write", db.write(batch, &sync).unwrap_err());
+    let mut batch = WriteBatch::new();
+    batch.put("child", "x");
+    refused("write_async", block_on(db.write_async(batch, &sync)).unwrap_err());
+    refused("sync", db.sync().unwrap_err());
+    refused("sync_async", block_on(db.sync_async()).unwrap_err());
     refused("flush", db.flush().unwrap_err());
     refused("compact_range", db.compact_range(..).unwrap_err());
     refused("keyspace", db.keyspace("child").map(drop).unwrap_err());
@@ -55,6 +60,9 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
         db.flush().unwrap();
         let (old, snapshot) = (db.iter(), db.snapshot());
         let mut reads: Vec<_> = (0..200).map(|i| db.get_async(format!("{i:03}"))).collect();
+        let mut write =
+            db.write_async(WriteBatch::new(), &WriteOptions::default().durability(Durability::Sync));
+        let _ = poll_once(&mut write);
         let mut read = db.get_async("parent");
         assert!(reads.iter_mut().map(poll_once).any(|poll| poll.is_pending()), "{d:?}: all is in memory");
         let _ = poll_once(&mut read);
@@ -70,7 +78,7 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
                 if let Err(e) = block_on(read) {
                     assert!(e.to_string().contains("fork") || e.to_string().contains("again"), "{e}");
                 }
-                drop(reads);
+                drop((reads, write));
                 child(dir.path(), db);
             }));
             // SAFETY: ends the child.
@@ -89,7 +97,7 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
                 Err(e) => assert!(e.to_string().contains("again"), "{d:?}: {e}"),
             }
         }
-        drop(read);
+        drop((read, write));
         for i in 200..300 {
             db.put(format!("{i:03}"), vec![b'v'; 1000]).unwrap();
         }

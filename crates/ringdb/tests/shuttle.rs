@@ -273,3 +273,58 @@ fn asynchronous_readers() {
 fn asynchronous_readers_of_a_store_that_closes() {
     orders("asynchronous_readers_of_a_store_that_closes", |dir| readers(dir, true));
 }
+
+/// Tasks of several threads write and sync, give up and are closed under; what was acknowledged is there.
+fn async_writers(dir: &std::path::Path, durability: Durability, close: bool) {
+    let db = open(dir, durability);
+    let threads: Vec<_> = (0..3u8)
+        .map(|t| {
+            let db = db.clone();
+            spawn(Box::new(move || {
+                let write = |n: u8| {
+                    let mut b = WriteBatch::new();
+                    b.put([t, n], vec![n; 5000]);
+                    let level = [Durability::Sync, Durability::Process][usize::from(n) % 2];
+                    db.write_async(b, &WriteOptions::default().durability(level))
+                };
+                let done = |r: ringdb::Result<()>| match r {
+                    Err(ringdb::Error::Closed) if close => {}
+                    r => r.expect("write"),
+                };
+                drop(poll_once(&mut write(100)));
+                join_all((0..4).map(write)).into_iter().for_each(done);
+                done(block_on(db.sync_async()));
+                done(db.sync());
+                done(block_on(write(4)));
+            }))
+        })
+        .collect();
+    if close {
+        let _ = db.clone().close();
+    }
+    threads.into_iter().for_each(|t| t());
+    let _ = db.close();
+    if !close {
+        let db = open(dir, durability);
+        for key in (0..3u8).flat_map(|t| (0..5u8).map(move |n| [t, n])) {
+            assert_eq!(db.get(key).expect("get").as_deref(), Some(&vec![key[1]; 5000][..]));
+        }
+        db.close().expect("close");
+    }
+}
+
+#[test]
+fn asynchronous_writers() {
+    orders("asynchronous_writers", |dir| {
+        async_writers(&dir.join("mapped"), Durability::Process, false);
+        async_writers(&dir.join("direct"), Durability::Sync, false);
+    });
+}
+
+#[test]
+fn asynchronous_writers_of_a_store_that_closes() {
+    orders("asynchronous_writers_of_a_store_that_closes", |dir| {
+        async_writers(&dir.join("mapped"), Durability::Process, true);
+        async_writers(&dir.join("direct"), Durability::Sync, true);
+    });
+}

@@ -3,13 +3,17 @@
 #![cfg(not(shuttle))]
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/executor.rs"]
+mod executor;
 mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ringdb::engineswap::sim::{CrashOutcome, Disk, Plan};
 use ringdb::sim::SimEnv;
@@ -34,6 +38,45 @@ fn number(v: &[u8]) -> u64 {
     u64::from_le_bytes(v[..8].try_into().unwrap())
 }
 
+/// Waits for a future as threads of a simulation do.
+fn block_on<F: Future + Unpin>(env: &SimEnv, mut future: F) -> F::Output {
+    loop {
+        match executor::poll_once(&mut future) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => env.sleep(Duration::from_micros(20)),
+        }
+    }
+}
+
+/// Writes a batch in one of the ways that there are: by a call or a future, durable at once or by a sync afterwards.
+fn write(
+    db: &Db,
+    env: &SimEnv,
+    rng: &mut Rng,
+    batch: WriteBatch,
+    durability: Option<Durability>,
+) -> ringdb::Result<()> {
+    let how = durability.map_or(WriteOptions::default(), |d| WriteOptions::default().durability(d));
+    let (by_future, afterwards) = (rng.chance(2), rng.chance(3));
+    if durability != Some(Durability::Sync) || !afterwards {
+        return match by_future {
+            true => block_on(env, db.write_async(batch, &how)),
+            false => db.write(batch, &how),
+        };
+    }
+    let level = *rng.pick(&[Durability::None, Durability::Process, Durability::Process, Durability::Process]);
+    let how = WriteOptions::default().durability(level);
+    if by_future {
+        block_on(env, db.write_async(batch, &how))?;
+        return block_on(env, db.sync_async());
+    }
+    db.write(batch, &how)?;
+    match rng.chance(2) {
+        true => db.sync(),
+        false => db.write(WriteBatch::new(), &WriteOptions::default().durability(Durability::Sync)),
+    }
+}
+
 /// Some threads write batches that count up, with flushes and compactions; ends early if the disk fails. Returns what
 /// was acknowledged as durable.
 fn life(disk: &Disk, seed: u64, durability: Durability, rounds: u64) -> Vec<Ack> {
@@ -41,10 +84,11 @@ fn life(disk: &Disk, seed: u64, durability: Durability, rounds: u64) -> Vec<Ack>
     let acks = Arc::new(Mutex::new(Vec::new()));
     env.run(|| {
         let Ok(db) = Db::open_with_env(STORE, options(durability), disk.io(), env.clone()) else { return };
-        let db = Arc::new(db);
+        let (db, spawner) = (Arc::new(db), env.clone());
         let writers: Vec<_> = (0..WRITERS)
             .map(|w| {
                 let (db, disk, acks) = (Arc::clone(&db), disk.clone(), Arc::clone(&acks));
+                let env = env.clone();
                 let body = move || {
                     let mut rng = Rng(seed ^ w << 40);
                     for n in 1..=rounds {
@@ -55,8 +99,7 @@ fn life(disk: &Disk, seed: u64, durability: Durability, rounds: u64) -> Vec<Ack>
                         batch.put(format!("{w}/{:02}", n % 10), &value);
                         batch.delete(format!("{w}/{:02}", (n + 1) % 10));
                         let sync = rng.chance(3);
-                        let d = if sync { Durability::Sync } else { durability };
-                        if db.write(batch, &WriteOptions::default().durability(d)).is_err() {
+                        if write(&db, &env, &mut rng, batch, sync.then_some(Durability::Sync)).is_err() {
                             return;
                         }
                         if sync || durability == Durability::Sync {
@@ -73,7 +116,7 @@ fn life(disk: &Disk, seed: u64, durability: Durability, rounds: u64) -> Vec<Ack>
                         assert_eq!(number(&db.get(format!("{w}/count")).unwrap().unwrap()), n);
                     }
                 };
-                env.spawn("writer", false, Box::new(body)).unwrap()
+                spawner.spawn("writer", false, Box::new(body)).unwrap()
             })
             .collect();
         writers.into_iter().for_each(|join| join());

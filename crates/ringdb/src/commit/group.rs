@@ -8,13 +8,14 @@ use crate::Result;
 use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// A waiting group takes no more writers beyond this many bytes.
-pub(super) const GROUP_BYTES: u64 = 1 << 20;
+pub(crate) const GROUP_BYTES: u64 = 1 << 20;
 
 /// Writes that go to the log as one frame.
 pub(super) struct Group {
     pub payload: Vec<u8>,
     /// Operations.
     pub count: u32,
+    pub batches: u64,
     pub members: Vec<Arc<Waiter>>,
 }
 
@@ -33,12 +34,14 @@ pub(super) fn join(waiting: &mut VecDeque<Group>, write: &Write<'_>) -> Arc<Wait
         Some(g) => {
             write.append_to(&mut g.payload);
             g.count += write.count;
+            g.batches += write.batches;
             g.members.push(me.clone());
         }
         None => {
             let mut payload = Vec::new();
             write.append_to(&mut payload);
-            waiting.push_back(Group { payload, count: write.count, members: vec![me.clone()] });
+            let (count, batches) = (write.count, write.batches);
+            waiting.push_back(Group { payload, count, batches, members: vec![me.clone()] });
         }
     }
     me

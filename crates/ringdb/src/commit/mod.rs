@@ -34,6 +34,7 @@ use crate::mutation::{Mutation, broken};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::{Durability, Error, Result};
 
+pub(crate) use group::GROUP_BYTES;
 use group::{Group, Signal, Waiter};
 pub(crate) use write::{Single, Write, with_single};
 
@@ -101,6 +102,10 @@ struct State<W> {
     next_seq: Seq,
     /// The newest number that is applied and published.
     applied: Seq,
+    /// Where the newest copied frame ends.
+    appended: LogPos,
+    /// The newest number that was not logged and, for all that is known here, has not been flushed; 0: none.
+    unlogged: Seq,
     /// Leaders at work, for each frame that is not applied yet the segment that it needs, and who waits to be led.
     leaders: usize,
     reserved: VecDeque<u64>,
@@ -129,6 +134,8 @@ impl<E: CommitEnv> CommitQueue<E> {
             writer,
             next_seq: last_seq + 1,
             applied: last_seq,
+            appended: LogPos::default(),
+            unlogged: 0,
             leaders: 0,
             reserved: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -160,7 +167,7 @@ impl<E: CommitEnv> CommitQueue<E> {
             let first = s.next_seq;
             let early = broken(Mutation::PublishBeforeLog);
             if early {
-                self.publish(s, write, first, 1);
+                self.publish(s, write, first);
             }
             let end = match durability {
                 Durability::None => None,
@@ -170,7 +177,11 @@ impl<E: CommitEnv> CommitQueue<E> {
             };
             s.counts.groups += u64::from(end.is_some());
             if !early {
-                self.publish(s, write, first, 1);
+                self.publish(s, write, first);
+            }
+            match end {
+                Some(end) => s.appended = end,
+                None => s.unlogged = s.applied,
             }
             end
         };
@@ -195,18 +206,19 @@ impl<E: CommitEnv> CommitQueue<E> {
         if durability == Durability::None && s.reserved.is_empty() {
             self.make_room(s);
             let first = s.next_seq;
-            self.publish(s, write, first, 1);
+            self.publish(s, write, first);
+            s.unlogged = s.applied;
             return Begun::Done(Ok(()));
         }
         s.leaders += 1;
-        Begun::Done(self.lead(guard, write, 1))
+        Begun::Done(self.lead(guard, write))
     }
 
     /// Leads the group of `me`, in the slot of the leader that said so, and tells the others how it fared.
     fn lead_group(&self, group: &Group, me: &Arc<Waiter>) -> Result<()> {
         let parts: &[&[u8]] = &[&group.payload];
-        let write = Write { parts, count: group.count, single: None };
-        let result = self.lead(lock(&self.state), &write, group.members.len() as u64);
+        let write = Write { parts, count: group.count, batches: group.batches, single: None };
+        let result = self.lead(lock(&self.state), &write);
         for m in group.members.iter().filter(|m| !Arc::ptr_eq(m, me)) {
             m.tell(Signal::Done(result.clone()));
         }
@@ -215,12 +227,7 @@ impl<E: CommitEnv> CommitQueue<E> {
 
     /// Writes one frame and publishes it in its turn. The caller holds one of the leaders' slots, which goes to the
     /// next waiting group.
-    fn lead(
-        &self,
-        mut guard: MutexGuard<'_, State<E::Writer>>,
-        write: &Write<'_>,
-        batches: u64,
-    ) -> Result<()> {
+    fn lead(&self, mut guard: MutexGuard<'_, State<E::Writer>>, write: &Write<'_>) -> Result<()> {
         let s = &mut *guard;
         let (segment, first) = (self.env.segment(&s.writer), s.next_seq);
         let reserved = self.env.check_writable();
@@ -251,7 +258,7 @@ impl<E: CommitEnv> CommitQueue<E> {
         self.make_room(s);
         s.reserved.pop_front();
         s.counts.groups += 1;
-        self.publish(s, write, first, batches);
+        self.publish(s, write, first);
         self.hand_on(s);
         drop(guard);
         drop(turn);
@@ -260,12 +267,12 @@ impl<E: CommitEnv> CommitQueue<E> {
 
     /// Applies a write whose frame is in the log, or that has none, and lets readers see it.
     #[inline]
-    fn publish(&self, s: &mut State<E::Writer>, write: &Write<'_>, first: Seq, batches: u64) {
+    fn publish(&self, s: &mut State<E::Writer>, write: &Write<'_>, first: Seq) {
         assert!(first == s.applied + 1, "writes are published in order: {first} after {}", s.applied);
         self.env.apply(&mut s.writer, first, write);
         s.applied += Seq::from(write.count);
         s.next_seq = s.next_seq.max(s.applied + 1);
-        s.counts.batches += batches;
+        s.counts.batches += write.batches;
         self.env.publish(s.applied);
         // What fills a memtable alone is flushed now, not before the next write, which may be long in coming: its
         // memory and its log segment are large.
@@ -302,6 +309,31 @@ impl<E: CommitEnv> CommitQueue<E> {
             self.env.switch_memtable(&mut s.writer, s.reserved.front().copied(), s.applied);
         }
         Ok(s.applied)
+    }
+
+    /// Makes everything that is published durable, if that is all in the log. If not, nothing is done but to say up to
+    /// which number it has to be flushed ([`CommitQueue::flushed`]).
+    pub fn sync(&self) -> Result<Option<Seq>> {
+        let s = lock(&self.state);
+        self.env.check_writable()?;
+        let (end, unlogged) = (s.appended, s.unlogged);
+        drop(s);
+        if unlogged > 0 {
+            return Ok(Some(unlogged));
+        }
+        // Pipelined frames are published when they are durable.
+        if end > LogPos::default() && !broken(Mutation::AcknowledgeBeforeSync) {
+            self.env.sync(end).map_err(|e| self.env.failed(e))?;
+        }
+        Ok(None)
+    }
+
+    /// Everything up to this number has been flushed.
+    pub fn flushed(&self, through: Seq) {
+        let s = &mut *lock(&self.state);
+        if s.unlogged <= through {
+            s.unlogged = 0;
+        }
     }
 
     /// Waits for the commits that are on their way. For a store that accepts no more.

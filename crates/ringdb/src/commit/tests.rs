@@ -268,7 +268,8 @@ impl Bench {
     /// Commits one operation, padded to so many bytes.
     fn commit(&self, id: u64, bytes: u64, durability: Durability) -> Result<()> {
         let op = [&bytes.max(8).to_le_bytes()[..], &id.to_le_bytes(), &vec![0; bytes.max(8) as usize - 8]];
-        self.queue.commit(&Write { parts: &[&op.concat()], count: 1, single: None }, durability)?;
+        self.queue
+            .commit(&Write { parts: &[&op.concat()], count: 1, batches: 1, single: None }, durability)?;
         let seen = self.env().update(|s| s.numbers.get(&id).is_some_and(|n| *n <= s.visible));
         assert!(seen, "a write is seen when its commit returns");
         Ok(())

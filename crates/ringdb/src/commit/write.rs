@@ -7,6 +7,8 @@ pub(crate) struct Write<'a> {
     pub parts: &'a [&'a [u8]],
     /// Operations in it.
     pub count: u32,
+    /// Batches in it.
+    pub batches: u64,
     /// If it is one operation that has not been encoded whole.
     pub single: Option<Single<'a>>,
 }
@@ -46,13 +48,13 @@ pub(crate) fn with_single<R>(single: Single<'_>, f: impl FnOnce(&Write<'_>) -> R
         if kind == Kind::Put {
             front.varint(value.len() as u64);
         }
-        return f(&Write { parts: &[front.as_slice(), value], count: 1, single: Some(single) });
+        return f(&Write { parts: &[front.as_slice(), value], count: 1, batches: 1, single: Some(single) });
     }
     if kind == Kind::Put {
         middle.varint(value.len() as u64);
     }
     let parts = [front.as_slice(), key, middle.as_slice(), value];
-    f(&Write { parts: &parts, count: 1, single: Some(single) })
+    f(&Write { parts: &parts, count: 1, batches: 1, single: Some(single) })
 }
 
 /// What stands before a key or a value, on the stack.

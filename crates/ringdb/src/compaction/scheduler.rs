@@ -214,6 +214,12 @@ impl Scheduler {
         if self.slowing.load(Relaxed) { self.admit_slowly(bytes) } else { Ok(()) }
     }
 
+    /// Whether [`Scheduler::admit`] may have a writer wait.
+    #[inline]
+    pub fn slowing(&self) -> bool {
+        self.slowing.load(Relaxed)
+    }
+
     #[cold]
     fn admit_slowly(&self, bytes: u64) -> Result<()> {
         let start = self.env.now();

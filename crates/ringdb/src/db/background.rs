@@ -9,7 +9,6 @@ use super::keyspaces::KeyspaceState;
 use super::write::WriteSide;
 use crate::Result;
 use crate::compaction::flush::flush;
-use crate::compaction::scheduler::On;
 use crate::env::Join;
 use crate::key::{self, KeyBuf};
 
@@ -38,9 +37,7 @@ impl Core {
 
     /// See [`crate::Db::flush`].
     pub fn flush(&self) -> Result<()> {
-        let w = self.write_side()?;
-        let through = w.commits.freeze()?;
-        w.scheduler.wait_for(On::Flushes, || self.tree.is_flushed(through))
+        self.write_side()?.flush()
     }
 
     /// Waits for the thread that prepares log segments.
@@ -90,6 +87,7 @@ impl Core {
         if !self.health.close() {
             return Ok(());
         }
+        self.committer.begin_close();
         self.reactor.close();
         let Some(w) = &self.write_side else { return Ok(()) };
         // Whoever commits, or makes or drops a keyspace, finishes first.
@@ -97,6 +95,7 @@ impl Core {
         drop(w.versions.lock());
         w.scheduler.close();
         w.log_keeper.close();
+        self.committer.end_close();
         for join in threads {
             join();
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use engineswap::Io;
 
+use super::committer::Committer;
 use super::health::Health;
 use super::keyspaces::{KeyspaceState, Keyspaces};
 use super::quarantine::Quarantine;
@@ -34,6 +35,7 @@ pub(crate) struct Core {
     pub write_side: Option<Arc<WriteSide>>,
     pub quarantine: Arc<Quarantine>,
     pub(super) reactor: Reactor,
+    pub(super) committer: Committer,
     /// What was lost to damage when the store was opened, with `recover_damaged_log`.
     pub recovered_damage: Option<String>,
 }

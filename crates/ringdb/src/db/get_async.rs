@@ -15,13 +15,14 @@ use std::task::{Context, Poll};
 
 use super::core::Core;
 use super::get::Look;
+use super::held::{Held, polled_again};
 use super::keyspaces::KeyspaceState;
 use super::lookup::Parked;
 use super::reactor::{Answers, Question, Ticket, Waiting};
 use super::registered::Registered;
 use super::view::View;
 use crate::key::Seq;
-use crate::{Error, ReadOptions, Result, Value};
+use crate::{ReadOptions, Result, Value};
 
 /// What is asked, but for the keys.
 pub(super) struct Ask {
@@ -42,32 +43,6 @@ impl Ask {
         let waiting = |(place, parked)| Waiting { parked, fill_cache, asker: Question::new(ticket, place) };
         self.core.reactor.send(&self.core.env, lookups.map(waiting))
     }
-}
-
-/// A ticket that is given up with its future.
-struct Held {
-    ticket: Arc<Ticket>,
-    core: Arc<Core>,
-}
-
-impl Held {
-    fn poll(&self, context: &Context<'_>) -> Poll<Result<Answers>> {
-        // Before any lock: in a child of the process nobody will answer.
-        self.core.health.check_process()?;
-        self.ticket.poll(context)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if !self.core.health.is_inherited() {
-            self.ticket.give_up();
-        }
-    }
-}
-
-fn polled_again() -> Error {
-    Error::Invalid("the future was polled again after it was ready".into())
 }
 
 /// A read of one key, by [`crate::Db::get_async`]. It does nothing until it is polled.
@@ -93,7 +68,7 @@ impl GetFuture {
         };
         let ticket = Ticket::new(context.waker().clone(), 1, Answers::One(None));
         ask.send(&ticket, std::iter::once((0, parked)))?;
-        self.held = Some(Held { ticket, core: ask.core });
+        self.held = Some(Held::new(ticket, &ask.core));
         Poll::Pending
     }
 }
@@ -154,7 +129,7 @@ impl MultiGetFuture {
             let ticket = Ticket::new(context.waker().clone(), waiting.len(), Answers::Many(answers));
             let parked = waiting.into_iter().map(|(i, lookup)| (i, Parked::new(view, lookup)));
             self.ask.send(&ticket, parked)?;
-            self.held = Some(Held { ticket, core: Arc::clone(&self.ask.core) });
+            self.held = Some(Held::new(ticket, &self.ask.core));
             return Ok(true);
         }
         Ok(false)

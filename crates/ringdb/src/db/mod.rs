@@ -17,6 +17,7 @@ use crate::{
 mod background;
 mod batch;
 mod checkpoint;
+mod committer;
 mod compact;
 mod core;
 mod directory;
@@ -24,6 +25,7 @@ mod get;
 mod get_async;
 mod handle;
 mod health;
+mod held;
 mod iter;
 mod keyspace;
 mod keyspaces;
@@ -48,6 +50,7 @@ mod verify_table;
 mod version_set;
 mod view;
 mod write;
+mod write_async;
 
 pub(crate) use self::core::Core;
 use self::handle::Handle;
@@ -57,6 +60,7 @@ pub use get_async::{GetFuture, MultiGetFuture};
 pub use iter::Iter;
 pub use keyspace::Keyspace;
 pub use snapshot::Snapshot;
+pub use write_async::WriteFuture;
 
 /// An open store. Cheap to clone, shared by all threads. Closed when the last clone, keyspace and snapshot of
 /// it is dropped; what the log holds survives that without a flush.
@@ -152,13 +156,35 @@ impl Db {
         self.core().drop_keyspace(name)
     }
 
-    /// Commits a batch: all of it or nothing, in every keyspace that it writes to.
+    /// Commits a batch: all of it or nothing, in every keyspace that it writes to. An empty batch with
+    /// [`crate::Durability::Sync`] is a [`Db::sync`].
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
         let core = self.core();
         core.write_side()?;
         core.health.check_writable()?;
         batch.check(core.keyspaces.store())?;
         core.commit_batch(&batch.ops, batch.count, options)
+    }
+
+    /// The same for a task that must not block: ready when the batch is as durable as asked.
+    ///
+    /// Futures write in the order of their first polls; those that wait at the same time share frames of the log and
+    /// its syncs. Slowed writers (backpressure) wait in the future. One that is dropped after its first poll may have
+    /// written or not. An unsynced write of a `Process` or `None` store is done by the first poll, unless others wait.
+    pub fn write_async(&self, batch: WriteBatch, options: &WriteOptions) -> WriteFuture {
+        WriteFuture::new(self.core(), batch, options.durability)
+    }
+
+    /// Makes everything durable that was written before the call, whatever its [`crate::Durability`]: by a sync of the
+    /// log; by a flush, if there is something that was not logged. What futures of [`Db::write_async`] write counts
+    /// when they are ready.
+    pub fn sync(&self) -> Result<()> {
+        self.core().write_side()?.sync()
+    }
+
+    /// The same for a task that must not block; also for writes of other futures that were polled before it.
+    pub fn sync_async(&self) -> WriteFuture {
+        WriteFuture::new(self.core(), WriteBatch::new(), Some(crate::Durability::Sync))
     }
 
     /// A view of the store as it is now.

@@ -307,6 +307,7 @@ impl Core {
         Core {
             quarantine: Quarantine::new(tree.clone(), env.clone()),
             reactor: Reactor::new(&io),
+            committer: Default::default(),
             io,
             env,
             dir: dir.to_path_buf(),

@@ -12,8 +12,8 @@ use super::tree::LsmTree;
 use super::version_set::VersionSet;
 use super::view::Views;
 use crate::cache::Cache;
-use crate::commit::{CommitEnv, CommitQueue, Single, Write, with_single};
-use crate::compaction::scheduler::Scheduler;
+use crate::commit::{CommitEnv, CommitQueue, GROUP_BYTES, Single, Write, with_single};
+use crate::compaction::scheduler::{On, Scheduler};
 use crate::key::{self, KeyBuf, Kind, Seq, check_limits};
 use crate::log::payload::decode;
 use crate::log::{Log, LogPos, LogWriter, Medium, Reserved, Turn};
@@ -77,9 +77,45 @@ impl WriteSide {
     /// Commits a batch: a payload of `count` operations.
     pub fn commit_batch(&self, payload: &[u8], count: u32, durability: Durability) -> Result<()> {
         match count {
+            0 if durability == Durability::Sync => self.sync(),
             0 => Ok(()),
-            _ => self.commit(&Write { parts: &[payload], count, single: None }, durability),
+            _ => self.commit_several(payload, count, 1, durability),
         }
+    }
+
+    /// Commits the operations of several batches, as one.
+    pub fn commit_several(
+        &self,
+        payload: &[u8],
+        count: u32,
+        batches: u64,
+        durability: Durability,
+    ) -> Result<()> {
+        self.commit(&Write { parts: &[payload], count, batches, single: None }, durability)
+    }
+
+    /// Commits a batch if that waits for nothing but locks that are held briefly.
+    pub fn commit_promptly(&self, payload: &[u8], count: u32, durability: Durability) -> Option<Result<()>> {
+        let prompt = durability < Durability::Sync
+            && payload.len() as u64 <= GROUP_BYTES
+            && self.log.medium() == Medium::Mapped
+            && !self.scheduler.slowing();
+        let write = Write { parts: &[payload], count, batches: 1, single: None };
+        prompt.then(|| self.commits.commit(&write, durability))
+    }
+
+    /// Makes everything that was committed durable: by a sync of the log, or if there is something that was not
+    /// logged, by a flush.
+    pub fn sync(&self) -> Result<()> {
+        if self.commits.sync()?.is_some() { self.flush() } else { Ok(()) }
+    }
+
+    /// Flushes everything that was committed.
+    pub fn flush(&self) -> Result<()> {
+        let through = self.commits.freeze()?;
+        self.scheduler.wait_for(On::Flushes, || self.compaction.tree.is_flushed(through))?;
+        self.commits.flushed(through);
+        Ok(())
     }
 
     #[inline]

@@ -15,6 +15,7 @@ mod support;
 
 mod api;
 mod async_reads;
+mod async_writes;
 mod beside;
 mod concurrency;
 mod damage;

@@ -6,7 +6,7 @@ use engineswap::sim::{Disk, Plan};
 use super::*;
 use crate::sim::SimEnv;
 use crate::sync::{Condvar, Mutex, lock, wait};
-use crate::{Db, Env, Options};
+use crate::{Db, Env, Error, Options};
 
 /// A task that sleeps as threads of a simulation do: a wake-up that is lost is a deadlock, which is told.
 #[derive(Default)]

@@ -17,8 +17,7 @@ use engineswap::{Io, SharedQueue};
 
 pub(super) use fetches::Waiting;
 use fetches::{Counters, Fetches};
-use ticket::wake;
-pub(super) use ticket::{Answers, Question, Ticket};
+pub(super) use ticket::{Answers, Question, Ticket, tell};
 
 use crate::env::Join;
 use crate::sync::{Condvar, Mutex, ThreadId, lock, this_thread, wait};
@@ -132,9 +131,7 @@ impl Shared {
             // What is needed next is on its way before anybody is told of what is there.
             fetches.start();
             for (question, answer) in fetches.take_finished() {
-                if let Some(waker) = question.answer(answer) {
-                    wake(waker);
-                }
+                tell(question, answer);
             }
         }
         fetches.give_up();

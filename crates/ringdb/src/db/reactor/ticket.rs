@@ -88,15 +88,15 @@ impl Question {
         Question { ticket: Some(Arc::clone(ticket)), place }
     }
 
-    /// Gives the answer; whom to wake, without any lock.
-    pub fn answer(mut self, answer: Result<Option<Value>>) -> Option<Waker> {
-        self.ticket.take()?.answer(self.place, answer)
+    /// Nobody wants the answer any more.
+    pub fn is_gone(&self) -> bool {
+        self.ticket.as_ref().is_none_or(|ticket| ticket.given_up.load(Relaxed))
     }
 }
 
 impl Asker for Question {
     fn is_gone(&self) -> bool {
-        self.ticket.as_ref().is_none_or(|ticket| ticket.given_up.load(Relaxed))
+        Question::is_gone(self)
     }
 }
 
@@ -110,7 +110,15 @@ impl Drop for Question {
     }
 }
 
-/// Wakes a task. A panic of its waker has been printed by the panic hook.
-pub(super) fn wake(waker: Waker) {
+/// Answers a question, and wakes the task if all are answered that it asked. To be called without any lock.
+pub(crate) fn tell(mut question: Question, answer: Result<Option<Value>>) {
+    let ticket = question.ticket.take();
+    if let Some(waker) = ticket.and_then(|ticket| ticket.answer(question.place, answer)) {
+        wake(waker);
+    }
+}
+
+/// A panic of the waker has been printed by the panic hook.
+fn wake(waker: Waker) {
     let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
 }
