@@ -11,8 +11,7 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::engine::Engine;
 use crate::fileperf::args::FilePerfArgs;
-use crate::out::parse_bytes;
-use crate::store::DurabilityArg;
+use crate::store::{DurabilityArg, RangeArgs, StoreArgs};
 
 /// Operate, measure and diagnose a ringdb store.
 ///
@@ -77,44 +76,12 @@ pub enum Verb {
     Man(ManArgs),
 }
 
-/// The store.
-#[derive(Args, Debug)]
-pub struct StoreArgs {
-    /// Directory of the store
-    #[arg(long, value_name = "DIR")]
-    pub db: PathBuf,
-    /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128, or sim (a simulated disk,
-    /// gone afterwards); or @FILE for what `ringdb doctor --write FILE` recommends
-    #[arg(long, value_name = "URI", default_value = "auto")]
-    pub io: Engine,
-    /// Memory budget for cache, index, filters and memtables together [default: 256MiB]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    pub cache_bytes: Option<u64>,
-    /// Read tables past the page cache: memory is then bounded by --cache-bytes
-    #[arg(long)]
-    pub direct_reads: bool,
-}
-
 /// The keyspace.
 #[derive(Args, Debug)]
 pub struct KeyspaceArg {
     /// Work on this keyspace instead of the default one
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
-}
-
-/// A range of keys.
-#[derive(Args, Debug)]
-pub struct RangeArgs {
-    /// Only keys that begin with this
-    #[arg(long, value_name = "KEY")]
-    pub prefix: Option<OsString>,
-    /// Only keys from this one on
-    #[arg(long, value_name = "KEY")]
-    pub from: Option<OsString>,
-    /// Only keys before this one
-    #[arg(long, value_name = "KEY")]
-    pub to: Option<OsString>,
 }
 
 /// A record format.

@@ -1,16 +1,50 @@
 //! Opening the store that the arguments name.
 
+use std::ffi::OsString;
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use ringdb::{
     Db, Durability, Iter, Keyspace, Options, ReadOptions, Value, VerifyOptions, VerifyReport, WriteBatch,
 };
 
-use crate::args::{RangeArgs, StoreArgs};
 use crate::coding::Coding;
+use crate::engine::Engine;
 use crate::error::{Failure, Result, failed};
+use crate::out::parse_bytes;
+
+/// The store.
+#[derive(Args, Debug)]
+pub struct StoreArgs {
+    /// Directory of the store
+    #[arg(long, value_name = "DIR")]
+    pub db: PathBuf,
+    /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128, or sim (a simulated disk,
+    /// gone afterwards); or @FILE for what `ringdb doctor --write FILE` recommends
+    #[arg(long, value_name = "URI", default_value = "auto")]
+    pub io: Engine,
+    /// Memory budget for cache, index, filters and memtables together [default: 256MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub cache_bytes: Option<u64>,
+    /// Read tables past the page cache: memory is then bounded by --cache-bytes
+    #[arg(long)]
+    pub direct_reads: bool,
+}
+
+/// A range of keys.
+#[derive(Args, Debug)]
+pub struct RangeArgs {
+    /// Only keys that begin with this
+    #[arg(long, value_name = "KEY")]
+    pub prefix: Option<OsString>,
+    /// Only keys from this one on
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<OsString>,
+    /// Only keys before this one
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<OsString>,
+}
 
 /// Durability as an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -188,9 +222,7 @@ pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The bounds that `--prefix`, `--from` and `--to` give together; `None` when no key can be within.
 pub fn bounds(args: &RangeArgs, coding: Coding) -> Result<Option<Bounds>> {
-    let arg = |name: &str, v: &Option<std::ffi::OsString>| {
-        v.as_deref().map(|v| coding.argument(name, v)).transpose()
-    };
+    let arg = |name: &str, v: &Option<OsString>| v.as_deref().map(|v| coding.argument(name, v)).transpose();
     let mut from = arg("--from", &args.from)?;
     let mut to = arg("--to", &args.to)?;
     if let Some(prefix) = arg("--prefix", &args.prefix)? {
@@ -220,7 +252,7 @@ mod tests {
     use super::*;
 
     fn range(prefix: Option<&str>, from: Option<&str>, to: Option<&str>) -> Option<Bounds> {
-        let os = |s: Option<&str>| s.map(std::ffi::OsString::from);
+        let os = |s: Option<&str>| s.map(OsString::from);
         let a = RangeArgs { prefix: os(prefix), from: os(from), to: os(to) };
         bounds(&a, Coding::Text).unwrap()
     }

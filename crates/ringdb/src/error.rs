@@ -40,7 +40,7 @@ pub enum Error {
     #[error("the store has stopped writing: {0}; reads go on; reopen it when the cause is mended")]
     Stopped(String),
     /// Another process has the store open, or this one has already.
-    #[error("{} is open in {}", .0.display(), crate::db::holder(.0))]
+    #[error("{} is open in {}", .0.display(), crate::open_stores::holder(.0))]
     Locked(PathBuf),
     /// There is no store, and none was to be created.
     #[error("no store in {}: {detail}", path.display())]

@@ -75,6 +75,8 @@ mod env;
 mod error;
 mod files;
 #[cfg(feature = "fuzzing")]
+mod fuzz_input;
+#[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod key;
@@ -86,6 +88,7 @@ mod merge;
 pub mod mutation;
 #[cfg(not(feature = "mutations"))]
 mod mutation;
+mod open_stores;
 mod options;
 mod purpose;
 mod salvage;

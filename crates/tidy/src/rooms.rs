@@ -40,7 +40,7 @@ pub const ORDERS: &[Order] = &[
     Order {
         src: "crates/ringdb/src/",
         layers: &[
-            "env purpose value bounds coding mutation",
+            "env purpose value bounds coding mutation open_stores fuzz_input",
             "sim",
             "sync error",
             "stop",

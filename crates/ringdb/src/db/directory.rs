@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use engineswap::{FileLock, Io};
 
 use crate::files::{self, FileKind};
+use crate::open_stores::OpenStore;
 use crate::{Error, Result};
 
 /// What is in a directory.
@@ -49,40 +50,15 @@ pub(super) fn look(io: &Io, dir: &Path) -> Result<DirState> {
     Ok(DirState::Unfinished(own))
 }
 
-/// The stores that this process has open for writing.
-/// Not one of `crate::sync`: it outlives the orders that Shuttle tries.
-static OPEN: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::new());
-
-fn open_here() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
-    OPEN.lock().unwrap_or_else(|e| e.into_inner())
-}
-
 /// The name of a directory by which the same store is known, whatever leads to it.
 pub(crate) fn real_path(io: &Io, dir: &Path) -> PathBuf {
     io.real_path(dir).unwrap_or_else(|_| dir.to_path_buf())
 }
 
-/// Who has a store open that is locked, and what can be done about it. The path is that of [`Error::Locked`].
-pub(crate) fn holder(dir: &Path) -> &'static str {
-    match open_here().iter().any(|open| open == dir) {
-        true => "this process already; use that handle (its clones are the same store), or close it first",
-        false => "another process (its LOCK file is held); close it there, or open read-only",
-    }
-}
-
 /// Keeps other processes, and other opens of this one, out until it is dropped.
 pub(crate) struct StoreLock {
-    dir: PathBuf,
+    _open: OpenStore,
     _file: FileLock,
-}
-
-impl Drop for StoreLock {
-    fn drop(&mut self) {
-        let mut open = open_here();
-        if let Some(i) = open.iter().position(|d| *d == self.dir) {
-            open.swap_remove(i);
-        }
-    }
 }
 
 /// Takes the lock of the store in a directory.
@@ -95,8 +71,7 @@ pub(super) fn lock(io: &Io, dir: &Path) -> Result<StoreLock> {
         }
         _ => e.into(),
     })?;
-    open_here().push(real.clone());
-    Ok(StoreLock { dir: real, _file: file })
+    Ok(StoreLock { _open: OpenStore::new(real), _file: file })
 }
 
 /// Makes a directory and its missing parents, durably. If that fails nothing stays: names whose sync has failed may

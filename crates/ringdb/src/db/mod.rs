@@ -55,7 +55,7 @@ mod write_async;
 pub(crate) use self::core::Core;
 use self::handle::Handle;
 pub use batch::WriteBatch;
-pub(crate) use directory::{holder, make_dir, real_path, sync_name};
+pub(crate) use directory::{make_dir, real_path, sync_name};
 pub use get_async::{GetFuture, MultiGetFuture};
 pub use iter::Iter;
 pub use keyspace::Keyspace;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use engineswap::Io;
 
-use super::{Input, put_chunk, write_file};
 use crate::files::{FileKind, parse};
+use crate::fuzz_input::{Input, put_chunk, write_file};
 use crate::log;
 use crate::manifest::{VersionEdit, fuzzing as manifest};
 use crate::table::fuzzing as table;

@@ -13,7 +13,7 @@ use super::segment::encode_header;
 use super::segment::segment_path;
 use super::{ReplayFrom, replay};
 use crate::coding::crc32c;
-use crate::fuzzing::{Input, put_chunk, write_file};
+use crate::fuzz_input::{Input, put_chunk, write_file};
 use crate::key::Seq;
 
 /// How a segment is made: its checksums are left as they are.

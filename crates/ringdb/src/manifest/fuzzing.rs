@@ -14,7 +14,7 @@ use super::{
     VersionEdit, encode_header, encode_record_header,
 };
 use crate::coding::crc32c;
-use crate::fuzzing::{Input, put_chunk, write_file};
+use crate::fuzz_input::{Input, put_chunk, write_file};
 use crate::store_dir::StoreDir;
 
 /// The input has a CURRENT of its own.

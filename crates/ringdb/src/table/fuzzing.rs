@@ -23,7 +23,7 @@ use crate::cache::Cache;
 use crate::coding::{Reader, crc32c};
 use crate::cursor::Cursor;
 use crate::files::FileKind;
-use crate::fuzzing::{Input, put_chunk, write_file};
+use crate::fuzz_input::{Input, put_chunk, write_file};
 use crate::key::{self, Kind, SEQ_MAX, Seq};
 use crate::purpose::{USER_READ, VERIFY};
 
