@@ -9,6 +9,7 @@
 mod waiting;
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -412,6 +413,19 @@ impl SharedQueue {
         self.woken.store(true, SeqCst);
         if let Some(waiter) = &self.waiter {
             waiter.wake();
+        }
+    }
+
+    /// A descriptor that is readable when there may be completions to take, for epoll and the like. It stays so until
+    /// [`SharedQueue::wait_or_wake`] has looked. An error where the queue cannot be waited for beside it.
+    pub fn fd(&self) -> Result<BorrowedFd<'_>> {
+        self.process.check()?;
+        match &self.waiter {
+            Some(waiter) => waiter.fd(),
+            None => {
+                let why = "completions of this engine show at no descriptor";
+                Err(Error::new(crate::ErrorKind::Unsupported, "queue", why))
+            }
         }
     }
 

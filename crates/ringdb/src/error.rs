@@ -15,6 +15,8 @@ pub enum ErrorKind {
     Stop,
     /// Bytes on disk are wrong: see `ringdb verify`.
     Repair,
+    /// There is no room now: take what is there, then call again.
+    WouldBlock,
     /// The call is wrong: an argument, a path, an option.
     FixCall,
 }
@@ -72,6 +74,9 @@ pub enum Error {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// As many reads are open as a [`crate::Reads`] may have.
+    #[error("as many reads are open as there may be: take answers first")]
+    WouldBlock,
 }
 
 impl Error {
@@ -94,6 +99,7 @@ impl Error {
             Error::Corrupt { .. } => ErrorKind::Repair,
             Error::Stopped(_) | Error::Closed => ErrorKind::Stop,
             Error::Locked(_) => ErrorKind::Retry,
+            Error::WouldBlock => ErrorKind::WouldBlock,
             _ => ErrorKind::FixCall,
         }
     }

@@ -102,7 +102,9 @@ mod table;
 mod value;
 
 pub use bounds::KeyRange;
-pub use db::{Db, GetFuture, Iter, Keyspace, MultiGetFuture, Snapshot, WriteBatch, WriteFuture};
+pub use db::{
+    Db, GetFuture, Iter, Keyspace, MultiGetFuture, MultiGetStream, Reads, Snapshot, WriteBatch, WriteFuture,
+};
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};
 pub use error::{Error, ErrorKind, Result};

@@ -1,7 +1,7 @@
 //! Waiting for a queue's completions without holding the queue: on descriptors, of which one is a bell that others
 //! ring when they have changed what the waiter waits for.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,17 +26,21 @@ impl Bell {
         Ok(Bell(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
     pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    fn ring(&self) {
+    pub(crate) fn ring(&self) {
         let one = 1u64;
         // SAFETY: eight bytes to write. It fails only when the bell rings already.
         let _ = unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
     }
 
-    fn silence(&self) {
+    pub(crate) fn silence(&self) {
         let mut count = 0u64;
         // SAFETY: eight bytes to read into. It fails only when the bell is silent.
         let _ = unsafe { libc::read(self.fd(), (&raw mut count).cast(), 8) };
@@ -78,6 +82,11 @@ impl RawWaiter for FdWaiter {
 
     fn wake(&self) {
         self.bell.ring();
+    }
+
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
+        // Where there is another descriptor, completions show there.
+        Ok(self.also.as_ref().map_or(self.bell.as_fd(), |fd| fd.as_fd()))
     }
 }
 

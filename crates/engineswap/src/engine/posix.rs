@@ -5,10 +5,12 @@
 //! (RWF_NOWAIT), so cached reads cost no switch; a read that is tried in vain has started its read-ahead.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::bell::Bell;
 use super::core::Core;
 use super::owned::Owned;
 use super::{Engine, Lends, RawQueue, RawWaiter};
@@ -168,6 +170,8 @@ fn work(jobs: &Jobs) {
 struct Shared {
     work: Mutex<Work>,
     ready: Condvar,
+    /// Rings when an operation is done; made when somebody asks for a descriptor.
+    bell: OnceLock<Bell>,
 }
 
 #[derive(Default)]
@@ -197,6 +201,10 @@ impl Shared {
         w.done.push(done);
         if w.wanted > 0 && w.done.len() >= w.wanted {
             self.ready.notify_one();
+        }
+        drop(w);
+        if let Some(bell) = self.bell.get() {
+            bell.ring();
         }
     }
 }
@@ -233,7 +241,21 @@ impl RawWaiter for Shared {
             }
         };
         (work.wanted, work.rung) = (0, false);
+        if let Some(bell) = self.bell.get() {
+            bell.silence();
+        }
         Ok(())
+    }
+
+    fn fd(&self) -> Result<BorrowedFd<'_>> {
+        let _work = lock(&self.work);
+        if self.bell.get().is_none() {
+            let bell = Bell::new()?;
+            // What has come before shows, too.
+            bell.ring();
+            let _ = self.bell.set(bell);
+        }
+        self.bell.get().map(Bell::as_fd).ok_or_else(|| Error::from_errno("eventfd", libc::EBADF))
     }
 
     fn wake(&self) {
@@ -258,7 +280,11 @@ struct PosixQueue {
 
 impl PosixQueue {
     fn new(pool: &Arc<Pool>, nowait: bool, depth: u32, stats: &Arc<Stats>) -> PosixQueue {
-        let shared = Arc::new(Shared { work: Mutex::new(Work::default()), ready: Condvar::new() });
+        let shared = Arc::new(Shared {
+            work: Mutex::new(Work::default()),
+            ready: Condvar::new(),
+            bell: OnceLock::new(),
+        });
         PosixQueue { core: Core::new(depth, stats), shared, pool: pool.clone(), back: Vec::new(), nowait }
     }
 

@@ -1,6 +1,6 @@
 //! What an engine is: the traits that one implements.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -130,6 +130,8 @@ pub trait RawWaiter: Send + Sync {
     fn wait_at_most(&self, most: Option<Duration>) -> Result<()>;
     /// Ends the wait that goes on, or the next.
     fn wake(&self);
+    /// A descriptor that is readable when the queue may have a completion to pop, until a wait has looked.
+    fn fd(&self) -> Result<BorrowedFd<'_>>;
 }
 
 /// Memory registered with an engine; dropping it takes the memory out.

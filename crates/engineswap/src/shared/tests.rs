@@ -331,6 +331,10 @@ impl RawWaiter for Gate {
         Ok(())
     }
 
+    fn fd(&self) -> Result<std::os::fd::BorrowedFd<'_>> {
+        Err(Error::from_errno("none", libc::EBADF))
+    }
+
     fn wake(&self) {
         *self.rung.lock().unwrap() = true;
         self.news.notify_all();

@@ -13,30 +13,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::core::Core;
+use super::ask::Ask;
 use super::get::Look;
 use super::held::{Held, polled_again};
-use super::keyspaces::KeyspaceState;
 use super::lookup::Parked;
 use super::reactor::{Answers, Question, Ticket, Waiting};
-use super::registered::Registered;
 use super::view::View;
 use crate::key::Seq;
-use crate::{ReadOptions, Result, Value};
-
-/// What is asked, but for the keys.
-pub(super) struct Ask {
-    pub core: Arc<Core>,
-    pub keyspace: Arc<KeyspaceState>,
-    pub snapshot: Option<Arc<Registered>>,
-    pub options: ReadOptions,
-}
+use crate::{Result, Value};
 
 impl Ask {
-    fn seq(&self) -> Option<Seq> {
-        self.snapshot.as_ref().map(|s| s.seq)
-    }
-
     /// Has the reactor finish lookups, whose answers belong to these places.
     fn send(&self, ticket: &Arc<Ticket>, lookups: impl Iterator<Item = (usize, Parked)>) -> Result<()> {
         let fill_cache = self.options.fill_cache;

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::ask::Ask;
 use super::core::Core;
-use super::get_async::{Ask, GetFuture, MultiGetFuture};
+use super::get_async::{GetFuture, MultiGetFuture};
 use super::handle::Handle;
 use super::iter::Iter;
 use super::keyspaces::KeyspaceState;
+use super::reads::{MultiGetStream, Reads};
 use super::registered::Registered;
 use super::view::Views;
 use crate::key::{Kind, Seq};
@@ -111,6 +113,25 @@ impl Keyspace {
     /// The same with options.
     pub fn multi_get_async_with<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> MultiGetFuture {
         MultiGetFuture::new(self.ask(None, options), keys)
+    }
+
+    /// A completion interface for at most `depth` reads at a time; see [`Reads`].
+    pub fn reads(&self, depth: usize) -> Result<Reads> {
+        self.reads_with(depth, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn reads_with(&self, depth: usize, options: &ReadOptions) -> Result<Reads> {
+        Reads::new(self.ask(None, options), depth)
+    }
+
+    /// The values of many keys, in the order in which they come, with `window` reads under way as long as there are
+    /// keys. Each is read as of when its read begins; see also [`crate::Snapshot::multi_get_stream`].
+    pub fn multi_get_stream<I>(&self, keys: I, window: usize) -> Result<MultiGetStream<I::IntoIter>>
+    where
+        I: IntoIterator<Item: AsRef<[u8]>>,
+    {
+        Ok(MultiGetStream::new(keys.into_iter(), self.reads(window)?))
     }
 
     /// A question for a future.

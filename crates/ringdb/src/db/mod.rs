@@ -14,6 +14,7 @@ use crate::{
     Env, KeyRange, Options, ReadOptions, Result, Stats, Value, VerifyOptions, VerifyReport, WriteOptions,
 };
 
+mod ask;
 mod background;
 mod batch;
 mod checkpoint;
@@ -35,6 +36,7 @@ mod multi_get;
 mod open;
 mod quarantine;
 mod reactor;
+mod reads;
 mod recover;
 mod registered;
 mod snapshot;
@@ -59,6 +61,7 @@ pub(crate) use directory::{make_dir, real_path, sync_name};
 pub use get_async::{GetFuture, MultiGetFuture};
 pub use iter::Iter;
 pub use keyspace::Keyspace;
+pub use reads::{MultiGetStream, Reads};
 pub use snapshot::Snapshot;
 pub use write_async::WriteFuture;
 
@@ -331,6 +334,26 @@ impl Db {
     /// The same with options.
     pub fn multi_get_async_with<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> MultiGetFuture {
         self.default.multi_get_async_with(keys, options)
+    }
+
+    /// A completion interface for at most `depth` reads at a time; see [`Reads`].
+    pub fn reads(&self, depth: usize) -> Result<Reads> {
+        self.default.reads(depth)
+    }
+
+    /// The same with options.
+    pub fn reads_with(&self, depth: usize, options: &ReadOptions) -> Result<Reads> {
+        self.default.reads_with(depth, options)
+    }
+
+    /// The values of many keys, in the order in which they come, with `window` reads under way as long as there are
+    /// keys: nothing is idle between two batches. Each is read as of when its read begins; by
+    /// [`Snapshot::multi_get_stream`], as of one moment.
+    pub fn multi_get_stream<I>(&self, keys: I, window: usize) -> Result<MultiGetStream<I::IntoIter>>
+    where
+        I: IntoIterator<Item: AsRef<[u8]>>,
+    {
+        self.default.multi_get_stream(keys, window)
     }
 
     /// All pairs, as of now. Damage is an error where the iterator gets to it.

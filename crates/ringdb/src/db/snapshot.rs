@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::get_async::{GetFuture, MultiGetFuture};
 use super::iter::Iter;
 use super::keyspace::Keyspace;
+use super::reads::{MultiGetStream, Reads};
 use super::registered::Registered;
 use crate::{KeyRange, ReadOptions, Result, Value};
 
@@ -73,6 +74,25 @@ impl Snapshot {
     /// The same with options.
     pub fn multi_get_async_with<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> MultiGetFuture {
         MultiGetFuture::new(self.keyspace.ask(Some(self.seq.clone()), options), keys)
+    }
+
+    /// A completion interface for at most `depth` reads at a time; see [`Reads`].
+    pub fn reads(&self, depth: usize) -> Result<Reads> {
+        self.reads_with(depth, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn reads_with(&self, depth: usize, options: &ReadOptions) -> Result<Reads> {
+        Reads::new(self.keyspace.ask(Some(self.seq.clone()), options), depth)
+    }
+
+    /// The values of many keys, in the order in which they come, with `window` reads under way as long as there are
+    /// keys.
+    pub fn multi_get_stream<I>(&self, keys: I, window: usize) -> Result<MultiGetStream<I::IntoIter>>
+    where
+        I: IntoIterator<Item: AsRef<[u8]>>,
+    {
+        Ok(MultiGetStream::new(keys.into_iter(), self.reads(window)?))
     }
 
     /// All pairs. Damage is an error where the iterator gets to it.

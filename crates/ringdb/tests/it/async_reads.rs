@@ -13,9 +13,9 @@ use crate::support::{self, Rng, seed};
 
 use ringdb::{Db, Error, GetFuture, Options, ReadOptions};
 
-const KEYS: u64 = 20_000;
+pub const KEYS: u64 = 20_000;
 
-fn key(i: u64) -> String {
+pub fn key(i: u64) -> String {
     format!("key{i:06}")
 }
 
@@ -26,7 +26,7 @@ fn value(i: u64) -> Vec<u8> {
 }
 
 /// A store of tables many times as large as its cache.
-fn filled(dir: &std::path::Path, engine: &str, direct: bool) -> Db {
+pub fn filled(dir: &std::path::Path, engine: &str, direct: bool) -> Db {
     let options = Options::default().with_io(engine).with_cache_bytes(1 << 20).with_direct_reads(direct);
     let db = Db::open(dir, options).unwrap();
     for i in (0..KEYS).filter(|i| i % 7 != 3) {
@@ -40,7 +40,7 @@ fn expect(i: u64) -> Option<Vec<u8>> {
     (i < KEYS && i % 7 != 3).then(|| value(i))
 }
 
-fn check(i: u64, got: ringdb::Result<Option<ringdb::Value>>) {
+pub fn check(i: u64, got: ringdb::Result<Option<ringdb::Value>>) {
     assert_eq!(got.unwrap().as_deref(), expect(i).as_deref(), "{}", key(i));
 }
 
@@ -92,6 +92,8 @@ fn a_block_that_many_miss_is_read_once_and_many_blocks_in_one_submission() {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         drop(filled(dir.path(), engine, false));
         let db = Db::open(dir.path(), Options::default().with_io(engine)).unwrap();
+        // A compaction may have been left over, and would take the blocks out of the cache.
+        db.wait_idle().unwrap();
         let reads = || (db.stats().async_reads, db.stats().async_submissions, db.stats().async_joined);
         let neighbours: Vec<_> = (1000..1016).map(key).collect();
         block_on(db.multi_get_async(&neighbours)).unwrap();
@@ -116,6 +118,7 @@ fn what_memory_has_is_answered_by_the_first_poll() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     drop(filled(dir.path(), "auto", false));
     let db = Db::open(dir.path(), Options::default()).unwrap();
+    db.wait_idle().unwrap();
     db.put("new", "x").unwrap();
     let ready = |poll: Poll<ringdb::Result<Option<ringdb::Value>>>| match poll {
         Poll::Ready(got) => got.unwrap(),
@@ -164,6 +167,7 @@ fn a_read_that_leaves_the_cache_alone() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     drop(filled(dir.path(), "auto", false));
     let db = Db::open(dir.path(), Options::default()).unwrap();
+    db.wait_idle().unwrap();
     let before = db.stats().cache_used_bytes;
     let keys: Vec<_> = (0..500).map(key).collect();
     let options = ReadOptions::default().fill_cache(false);

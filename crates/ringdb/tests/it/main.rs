@@ -25,4 +25,5 @@ mod linearizability;
 mod power_cut;
 mod pressure;
 mod proofs;
+mod reads;
 mod recovery;

@@ -5,6 +5,7 @@
 //! to its answer or to the next block. Belongs to one thread; knows nothing of who waits for the answers.
 
 use std::collections::{HashMap, VecDeque};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -98,9 +99,22 @@ impl<T: Asker> Fetches<T> {
         self.queue.as_ref()
     }
 
-    /// Lets go of all lookups. Reads in flight are waited for when this is dropped.
-    pub fn give_up(&mut self) {
-        self.missing.iter_mut().flatten().for_each(|missing| missing.waiting.clear());
+    /// Answers all lookups with an error. Reads in flight are waited for when this is dropped.
+    pub fn fail_all(&mut self, e: &Error) {
+        for w in self.missing.iter_mut().flatten().flat_map(|missing| missing.waiting.drain(..)) {
+            self.finished.push((w.asker, Err(e.clone())));
+        }
+    }
+
+    /// A descriptor that is readable when something may have come.
+    pub fn fd(&mut self) -> Result<BorrowedFd<'_>> {
+        match self.ready_queue() {
+            None => Err(self.io.shared_queue(1).err().map_or(Error::WouldBlock, Error::Io)),
+            Some(_) => {
+                let fd = self.queue.as_ref().map(|queue| queue.fd());
+                Ok(fd.ok_or(Error::WouldBlock)??)
+            }
+        }
     }
 
     /// Takes the answers that are there.

@@ -15,8 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use engineswap::{Io, SharedQueue};
 
-pub(super) use fetches::Waiting;
-use fetches::{Counters, Fetches};
+pub(super) use fetches::{Asker, Counters, Fetches, Waiting};
 pub(super) use ticket::{Answers, Question, Ticket, tell};
 
 use crate::env::Join;
@@ -134,7 +133,8 @@ impl Shared {
                 tell(question, answer);
             }
         }
-        fetches.give_up();
+        fetches.fail_all(&Error::Closed);
+        fetches.take_finished().into_iter().for_each(|(question, answer)| tell(question, answer));
     }
 
     /// Waits for lookups or reads, and takes the lookups that are there; false when it is closed.
