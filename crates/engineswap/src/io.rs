@@ -125,9 +125,10 @@ impl Io {
     }
 
     /// Like [`Io::run`], but calls `each` with every completion as it comes, in no order, so that results can be
-    /// used while the rest is in flight. `user` tells them apart. `each` may start batches of its own.
-    pub fn run_with(&self, ops: Vec<Op>, mut each: impl FnMut(Done)) {
-        self.engine.run_with(ops, &mut each);
+    /// used while the rest is in flight. `user` tells them apart. `each` may start batches of its own. Operations are
+    /// taken as they are submitted: the first are in flight while the last are made.
+    pub fn run_with(&self, ops: impl IntoIterator<Item = Op>, mut each: impl FnMut(Done)) {
+        self.engine.run_with(&mut ops.into_iter(), &mut each);
     }
 
     /// Counters and latencies since the engine was opened.

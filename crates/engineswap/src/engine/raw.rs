@@ -63,8 +63,8 @@ pub trait Engine: Send + Sync {
     /// See [`crate::Io::run`].
     fn run(&self, ops: Vec<Op>) -> Vec<Done>;
     /// See [`crate::Io::run_with`].
-    fn run_with(&self, ops: Vec<Op>, each: &mut dyn FnMut(Done)) {
-        self.run(ops).into_iter().for_each(each);
+    fn run_with(&self, ops: &mut dyn Iterator<Item = Op>, each: &mut dyn FnMut(Done)) {
+        self.run(ops.collect()).into_iter().for_each(each);
     }
     /// See [`crate::Io::stats`].
     fn stats(&self) -> IoStats {

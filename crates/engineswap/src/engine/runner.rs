@@ -3,6 +3,7 @@
 //! While a batch runs its queue is out of the thread's list, so a callback that runs a batch of its own gets
 //! another one.
 
+use std::iter;
 use std::sync::Arc;
 
 use super::kept::{self, Maker};
@@ -29,7 +30,7 @@ pub(crate) fn run(token: &Arc<u64>, mut ops: Vec<Op>, maker: &dyn Maker, stats: 
         op.user = i as u64;
     }
     // Nobody looks at a result before all are there: one wait is enough.
-    feed(token, ops, maker, stats, false, &mut |done| {
+    feed(token, &mut ops.into_iter(), maker, stats, false, &mut |done| {
         let i = done.user as usize;
         out[i].1 = Some(done);
     });
@@ -44,7 +45,7 @@ pub(crate) fn run(token: &Arc<u64>, mut ops: Vec<Op>, maker: &dyn Maker, stats: 
 /// Runs all operations and calls `each` with every completion as it comes.
 pub(crate) fn run_with(
     token: &Arc<u64>,
-    ops: Vec<Op>,
+    ops: &mut dyn Iterator<Item = Op>,
     maker: &dyn Maker,
     stats: &Stats,
     each: &mut dyn FnMut(Done),
@@ -54,17 +55,33 @@ pub(crate) fn run_with(
 
 fn feed(
     token: &Arc<u64>,
-    ops: Vec<Op>,
+    ops: &mut dyn Iterator<Item = Op>,
     maker: &dyn Maker,
     stats: &Stats,
     in_groups: bool,
     each: &mut dyn FnMut(Done),
 ) {
-    let ops = if maker.cached_first() { cached::reads(ops, stats, each) } else { ops };
-    if ops.len() < 2 && ops.iter().all(|op| op.time_limit.is_none()) {
-        ops.into_iter().map(alone).for_each(each);
-        return;
+    if maker.cached_first() {
+        let rest = cached::reads(ops.collect(), stats, each);
+        return start(token, &mut rest.into_iter(), maker, stats, in_groups, each);
     }
+    start(token, ops, maker, stats, in_groups, each);
+}
+
+fn start(
+    token: &Arc<u64>,
+    ops: &mut dyn Iterator<Item = Op>,
+    maker: &dyn Maker,
+    stats: &Stats,
+    in_groups: bool,
+    each: &mut dyn FnMut(Done),
+) {
+    let Some(first) = ops.next() else { return };
+    let second = ops.next();
+    if second.is_none() && first.time_limit.is_none() {
+        return each(alone(first));
+    }
+    let ops = iter::once(first).chain(second).chain(ops);
     let Some(mut taken) = kept::take(token, maker) else {
         // This thread cannot have a queue now (descriptors, memory, as many as are good). The engine works, so the
         // operations are done all the same, one by one, and counted as such.
@@ -78,8 +95,13 @@ fn feed(
 }
 
 /// Feeds the operations through; says whether the queue can be used again.
-fn drive(queue: &mut dyn RawQueue, ops: Vec<Op>, in_groups: bool, each: &mut dyn FnMut(Done)) -> bool {
-    let mut ops = ops.into_iter();
+fn drive(
+    queue: &mut dyn RawQueue,
+    ops: impl Iterator<Item = Op>,
+    in_groups: bool,
+    each: &mut dyn FnMut(Done),
+) -> bool {
+    let mut ops = ops.peekable();
     let mut held = None;
     loop {
         let mut pushed = 0;
@@ -92,7 +114,7 @@ fn drive(queue: &mut dyn RawQueue, ops: Vec<Op>, in_groups: bool, each: &mut dyn
             }
             pushed += 1;
             // A chain is not cut.
-            if pushed >= SUBMIT_EVERY && !chain && ops.len() > 0 {
+            if pushed >= SUBMIT_EVERY && !chain && ops.peek().is_some() {
                 pushed = 0;
                 started = queue.submit();
                 if started.is_err() {
@@ -106,7 +128,7 @@ fn drive(queue: &mut dyn RawQueue, ops: Vec<Op>, in_groups: bool, each: &mut dyn
         }
         // In groups: the results of the first are used, or their places refilled, while the rest is in flight.
         let n = queue.in_flight();
-        let to_come = held.is_some() || ops.len() > 0;
+        let to_come = held.is_some() || ops.peek().is_some();
         let group = if n <= 16 || !(in_groups || to_come) { n } else { (n / 4).max(8) };
         let waited = started.and_then(|()| queue.wait(group));
         while let Some(done) = queue.pop() {
@@ -137,7 +159,7 @@ fn refuse(op: &Op, e: Error) -> Error {
     e
 }
 
-fn one_by_one(ops: Vec<Op>, each: &mut dyn FnMut(Done)) {
+fn one_by_one(ops: impl Iterator<Item = Op>, each: &mut dyn FnMut(Done)) {
     let mut go = true;
     for mut op in ops {
         let result = match (go, op.time_limit) {

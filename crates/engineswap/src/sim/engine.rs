@@ -297,7 +297,7 @@ impl Engine for SimEngine {
         runner::run(&self.token, ops, self, &self.stats)
     }
 
-    fn run_with(&self, ops: Vec<Op>, each: &mut dyn FnMut(Done)) {
+    fn run_with(&self, ops: &mut dyn Iterator<Item = Op>, each: &mut dyn FnMut(Done)) {
         runner::run_with(&self.token, ops, self, &self.stats, each);
     }
 

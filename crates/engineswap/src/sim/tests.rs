@@ -233,7 +233,7 @@ fn a_queue_that_breaks_answers_for_everything() {
         disk.set_plan(Plan::parse("on wait nth 2 ring").unwrap());
         // In groups: whoever wants all results waits only once.
         let mut done = Vec::new();
-        io.run_with((0..64).map(|i| write_op(&f, i * 4096, 1, false)).collect(), |d| done.push(d));
+        io.run_with((0..64).map(|i| write_op(&f, i * 4096, 1, false)), |d| done.push(d));
         let (good, bad): (Vec<_>, Vec<_>) = done.into_iter().partition(|d| d.result.is_ok());
         assert!(!good.is_empty() && !bad.is_empty());
         assert!(bad.iter().all(|d| d.result.as_ref().unwrap_err().errno() == Some(libc::EIO)));

@@ -72,7 +72,7 @@ fn small_ones(c: &Ctx) {
 fn as_they_come_and_from_within(c: &Ctx) {
     let f = c.filled("f", 64);
     let mut seen = [0; 64];
-    c.io.run_with((0..64).map(|i| read_page(&f, i)).collect(), |d| {
+    c.io.run_with((0..64).map(|i| read_page(&f, i)), |d| {
         assert!(bytes(&d.buf) == page(d.user));
         seen[d.user as usize] += 1;
         if d.user % 16 == 3 {
@@ -83,13 +83,24 @@ fn as_they_come_and_from_within(c: &Ctx) {
     assert_eq!(seen, [1; 64]);
     // A callback that panics takes its batch along, and nothing else.
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        c.io.run_with((0..64).map(|i| read_page(&f, i)).collect(), |d| {
+        c.io.run_with((0..64).map(|i| read_page(&f, i)), |d| {
             if d.user == 5 {
                 std::panic::resume_unwind(Box::new("as asked"));
             }
         });
     }));
     assert!(panicked.is_err());
+    // And so does one that makes the operations, with some in flight.
+    let half = |i| if i < 40 { read_page(&f, i) } else { std::panic::resume_unwind(Box::new("as asked")) };
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        c.io.run_with((0..64).map(half), |d| assert!(bytes(&d.buf) == page(d.user)));
+    }));
+    assert!(panicked.is_err());
+    for n in 0..3 {
+        let mut all = 0;
+        c.io.run_with((0..n).map(|i| read_page(&f, i)), |_| all += 1);
+        assert_eq!(all, n);
+    }
     assert!(
         c.io.run((0..64).map(|i| read_page(&f, i)).collect()).iter().all(|d| bytes(&d.buf) == page(d.user))
     );

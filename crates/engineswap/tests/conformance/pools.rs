@@ -87,7 +87,7 @@ fn in_batches_and_alone(c: &Ctx) {
     done.iter().for_each(check);
     drop(done);
     let mut n = 0;
-    c.io.run_with((0..200).map(|i| pooled(&f, i % 16, &pool)).collect(), |d| {
+    c.io.run_with((0..200).map(|i| pooled(&f, i % 16, &pool)), |d| {
         check(&d);
         n += 1;
     });

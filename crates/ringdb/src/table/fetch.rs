@@ -377,14 +377,17 @@ pub(crate) fn read_together<'a>(
 fn read_all(io: &Io, runs: &[Run<'_>], fill_cache: bool, purpose: Purpose) -> Vec<Result<Block>> {
     let mut blocks: Vec<Option<Result<Block>>> = Vec::new();
     blocks.resize_with(runs.iter().map(|run| run.count as usize).sum(), || None);
-    let mut ops = Vec::with_capacity(runs.len());
-    for (i, run) in runs.iter().enumerate() {
-        match run.table.file() {
-            Ok(file) => ops.push(run.op(file, fill_cache, purpose).user(i as u64)),
-            Err(e) => blocks[run.place..][..run.count as usize].fill_with(|| Some(Err(e.clone()))),
+    for run in runs {
+        if let Err(e) = run.table.file() {
+            blocks[run.place..][..run.count as usize].fill_with(|| Some(Err(e.clone())));
         }
     }
-    io.run_with(ops, |done| runs[done.user as usize].finish(done, fill_cache, &mut blocks));
+    let op = |(i, run): (usize, &Run<'_>)| {
+        Some(run.op(run.table.file().ok()?, fill_cache, purpose).user(i as u64))
+    };
+    io.run_with(runs.iter().enumerate().filter_map(op), |done| {
+        runs[done.user as usize].finish(done, fill_cache, &mut blocks)
+    });
     blocks.into_iter().map(|block| block.unwrap_or_else(unanswered)).collect()
 }
 

@@ -124,7 +124,7 @@ impl Engine for InTurn {
         self.lab.enter();
         self.io.run(ops)
     }
-    fn run_with(&self, ops: Vec<Op>, each: &mut dyn FnMut(Done)) {
+    fn run_with(&self, ops: &mut dyn Iterator<Item = Op>, each: &mut dyn FnMut(Done)) {
         self.lab.enter();
         self.io.run_with(ops, each);
     }

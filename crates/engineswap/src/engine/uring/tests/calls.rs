@@ -70,3 +70,25 @@ fn a_completion_that_needs_a_call_comes_with_the_submission_or_at_the_second_loo
         finish(&mut q);
     }
 }
+
+/// The first operations of a batch are in flight while the last are made.
+#[test]
+fn a_batch_is_submitted_while_it_is_made() {
+    let Some(io) = open("io_uring") else { return };
+    let dir = dir();
+    let f = filled(&io, dir.path(), 64);
+    let mut made_before = Vec::new();
+    let op = |i| {
+        made_before.push(calls(&io));
+        read_page(&f, i).user(i)
+    };
+    let mut done = 0;
+    let before = calls(&io);
+    io.run_with((0..64).map(op), |d| {
+        assert_eq!(d.result.unwrap(), 4096);
+        done += 1;
+    });
+    assert_eq!(done, 64);
+    assert_eq!(made_before[7], before);
+    assert!(made_before.windows(2).all(|w| w[0] <= w[1]) && made_before[63] >= before + 6, "{made_before:?}");
+}
