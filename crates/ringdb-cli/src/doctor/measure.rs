@@ -22,6 +22,7 @@ const ROUNDS: usize = 3;
 const READ_TIME: Duration = Duration::from_millis(80);
 const COMMIT_TIME: Duration = Duration::from_millis(250);
 const BLOCK: u64 = 4096;
+const FILE_BLOCKS: u64 = FILE_BYTES / BLOCK;
 
 /// Random reads of 4 KiB.
 #[derive(Clone, Debug, Serialize)]
@@ -167,7 +168,6 @@ fn block() -> AlignedBuf {
 
 /// Durable commits by each method; `path` is a written file, `dir` takes files of its own.
 pub fn commits(io: &Io, path: &Path, dir: &Path) -> Result<Vec<Commits>> {
-    let blocks = FILE_BYTES / BLOCK;
     let data = block();
     let mut out = Vec::new();
     let mut add = |method, in_flight, per_second| out.push(Commits { method, in_flight, per_second });
@@ -182,13 +182,13 @@ pub fn commits(io: &Io, path: &Path, dir: &Path) -> Result<Vec<Commits>> {
 
     let reserved = io.open(&dir.join("reserved"), &OpenHow::create_new())?;
     if reserved.allocate(0, FILE_BYTES).is_ok() {
-        add("the same into fallocated blocks", 1, rate(|i| one(&reserved, i % blocks * BLOCK))?);
+        add("the same into fallocated blocks", 1, rate(|i| one(&reserved, i % FILE_BLOCKS * BLOCK))?);
     }
 
     let over = io.open(path, &OpenHow { read: true, write: true, ..OpenHow::default() })?;
     if let Ok(mut map) = over.map(FILE_BYTES) {
         let mapped = rate(|i| {
-            map.write((i % blocks * BLOCK) as usize, &data);
+            map.write((i % FILE_BLOCKS * BLOCK) as usize, &data);
             over.sync_data(Purpose(0))?;
             Ok(1)
         })?;
@@ -197,40 +197,48 @@ pub fn commits(io: &Io, path: &Path, dir: &Path) -> Result<Vec<Commits>> {
 
     let direct =
         io.open(path, &OpenHow { read: true, write: true, direct: Direct::Prefer, ..OpenHow::default() })?;
-    let dsync = |f: &File, at: u64| {
-        let mut op = Op::write(f, at, BLOCK, Buf::Aligned(block()), Purpose(0));
-        op.kind = OpKind::Write { dsync: true };
-        op
-    };
     let plain = rate(|i| {
-        direct.write_all_at_dsync(&data, i % blocks * BLOCK, Purpose(0))?;
+        direct.write_all_at_dsync(&data, i % FILE_BLOCKS * BLOCK, Purpose(0))?;
         Ok(1)
     })?;
     add("RWF_DSYNC into written blocks", 1, plain);
     for depth in [2, 4, 8] {
-        let mut queue = io.queue(depth)?;
-        let mut next = 0;
-        let overlapped = rate(|_| {
-            while queue.in_flight() < depth as usize {
-                next += 1;
-                if queue.push(dsync(&direct, next % blocks * BLOCK)).is_err() {
-                    return failed("the engine's queue is smaller than 8");
-                }
-            }
-            queue.wait(1)?;
-            let mut n = 0;
-            while let Some(done) = queue.pop() {
-                done.result?;
-                n += 1;
-            }
-            Ok(n)
-        })?;
-        add("RWF_DSYNC into written blocks", depth, overlapped);
+        add("RWF_DSYNC into written blocks", depth, overlapped(io, &direct, depth)?);
     }
+    add("write and fdatasync as one chain", 1, chained(io, &direct)?);
+    Ok(out)
+}
+
+/// Writes a second, each durable by itself, with `depth` of them in flight.
+fn overlapped(io: &Io, file: &File, depth: u32) -> Result<f64> {
+    let mut queue = io.queue(depth)?;
+    let mut next = 0;
+    rate(|_| {
+        while queue.in_flight() < depth as usize {
+            next += 1;
+            let at = next % FILE_BLOCKS * BLOCK;
+            let mut op = Op::write(file, at, BLOCK, Buf::Aligned(block()), Purpose(0));
+            op.kind = OpKind::Write { dsync: true };
+            if queue.push(op).is_err() {
+                return failed("the engine's queue is smaller than 8");
+            }
+        }
+        queue.wait(1)?;
+        let mut n = 0;
+        while let Some(done) = queue.pop() {
+            done.result?;
+            n += 1;
+        }
+        Ok(n)
+    })
+}
+
+/// Writes a second, each chained to a sync.
+fn chained(io: &Io, file: &File) -> Result<f64> {
     let mut queue = io.queue(2)?;
-    let chained = rate(|i| {
-        let write = Op::write(&direct, i % blocks * BLOCK, BLOCK, Buf::Aligned(block()), Purpose(0));
-        for op in [write.then(), Op::sync_data(&direct, Purpose(0))] {
+    rate(|i| {
+        let write = Op::write(file, i % FILE_BLOCKS * BLOCK, BLOCK, Buf::Aligned(block()), Purpose(0));
+        for op in [write.then(), Op::sync_data(file, Purpose(0))] {
             if queue.push(op).is_err() {
                 return failed("the engine's queue is smaller than 2");
             }
@@ -242,9 +250,7 @@ pub fn commits(io: &Io, path: &Path, dir: &Path) -> Result<Vec<Commits>> {
             }
         }
         Ok(1)
-    })?;
-    add("write and fdatasync as one chain", 1, chained);
-    Ok(out)
+    })
 }
 
 /// Sequential writes of [`FILE_BYTES`], the last sync included.
@@ -301,8 +307,7 @@ pub fn submission(io: &Io, path: &Path) -> Result<Submission> {
     let mut buf = Buf::Aligned(AlignedBuf::zeroed(BLOCK as usize));
     for i in 0..200u64 {
         let begun = Instant::now();
-        if queue.push(Op::read(&file, i * 37 % (FILE_BYTES / BLOCK) * BLOCK, BLOCK, buf, Purpose(0))).is_err()
-        {
+        if queue.push(Op::read(&file, i * 37 % FILE_BLOCKS * BLOCK, BLOCK, buf, Purpose(0))).is_err() {
             return failed("the engine's queue takes nothing");
         }
         queue.submit()?;

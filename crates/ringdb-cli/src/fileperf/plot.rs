@@ -21,8 +21,8 @@ fn round_up(x: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0].iter().map(|m| m * p).find(|v| *v >= x).unwrap_or(x)
 }
 
-/// The picture; rows with the same engine, jobs, depth and mode stand together.
-pub fn svg(rows: &[Row]) -> String {
+/// Rows with the same engine, jobs, depth and mode, which stand together.
+fn groups(rows: &[Row]) -> Vec<Vec<&Row>> {
     let cell = |r: &Row| (r.io.clone(), r.mode, r.numjobs, r.iodepth);
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     for r in rows {
@@ -31,6 +31,27 @@ pub fn svg(rows: &[Row]) -> String {
             None => groups.push(vec![r]),
         }
     }
+    groups
+}
+
+/// The bar of a row from `x` on, with the spread of its rounds as a line; `y` is the height of a value.
+fn bar(r: &Row, x: f64, y: impl Fn(f64) -> f64) -> String {
+    let (min, median, max) = spread(&r.rps_rounds);
+    let color = if r.fixed_buffers { "#c8553d" } else { "#7f9db9" };
+    let (from, to) = (y(min), y(max));
+    let (width, height, mid) = (BAR - 2.0, TOP + HEIGHT - y(median), x + BAR / 2.0 - 1.0);
+    let [median_n, min_n, max_n] = [median, min, max].map(|v| human_count(v as u64));
+    format!(
+        "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{width}\" height=\"{height:.1}\" fill=\"{color}\">\
+         <title>{median_n} ({min_n} to {max_n})</title></rect>\
+         <line x1=\"{mid:.1}\" x2=\"{mid:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\" stroke=\"black\"/>\n",
+        y(median),
+    )
+}
+
+/// The picture.
+pub fn svg(rows: &[Row]) -> String {
+    let groups = groups(rows);
     let most = rows.iter().map(|r| spread(&r.rps_rounds).2).fold(1.0, f64::max);
     let step = round_up(most / 6.0);
     let top = (most / step).ceil() * step;
@@ -68,17 +89,7 @@ pub fn svg(rows: &[Row]) -> String {
     for g in &groups {
         let middle = x + g.len() as f64 * BAR / 2.0;
         for r in g {
-            let (min, median, max) = spread(&r.rps_rounds);
-            let color = if r.fixed_buffers { "#c8553d" } else { "#7f9db9" };
-            let (from, to) = (y(min), y(max));
-            let (bar, height, mid) = (BAR - 2.0, TOP + HEIGHT - y(median), x + BAR / 2.0 - 1.0);
-            let [median_n, min_n, max_n] = [median, min, max].map(|v| human_count(v as u64));
-            put(format_args!(
-                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{bar}\" height=\"{height:.1}\" fill=\"{color}\">\
-                 <title>{median_n} ({min_n} to {max_n})</title></rect>\
-                 <line x1=\"{mid:.1}\" x2=\"{mid:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\" stroke=\"black\"/>\n",
-                y(median),
-            ));
+            put(format_args!("{}", bar(r, x, y)));
             x += BAR;
         }
         if let Some(r) = g.first() {

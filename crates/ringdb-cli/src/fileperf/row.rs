@@ -242,46 +242,48 @@ pub fn rows_table(rows: &[Row]) -> String {
     s + &table(&header, &lines, 2)
 }
 
+/// The columns of [`rows_csv`].
+const COLUMNS: [&str; 33] = [
+    "io",
+    "engine",
+    "numjobs",
+    "iodepth",
+    "block_size_bytes",
+    "mode",
+    "read_percent",
+    "fixed_buffers",
+    "fixed_files",
+    "direct",
+    "batch",
+    "size_bytes",
+    "rps",
+    "rps_min",
+    "rps_max",
+    "bw_bytes",
+    "ops",
+    "short_ios",
+    "seconds",
+    "cpu_s",
+    "cpu_us_per_op",
+    "voluntary_switches",
+    "involuntary_switches",
+    "submit_calls",
+    "punted",
+    "registered",
+    "avg_us",
+    "p50_us",
+    "p95_us",
+    "p99_us",
+    "p99_9_us",
+    "max_us",
+    "against_plain_percent",
+];
+
 /// The rows as CSV with a header line.
 pub fn rows_csv(rows: &[Row]) -> Result<Vec<u8>> {
     let mut w = csv::Writer::from_writer(Vec::new());
     let failed = |e: csv::Error| Failure::Failed(e.to_string());
-    w.write_record([
-        "io",
-        "engine",
-        "numjobs",
-        "iodepth",
-        "block_size_bytes",
-        "mode",
-        "read_percent",
-        "fixed_buffers",
-        "fixed_files",
-        "direct",
-        "batch",
-        "size_bytes",
-        "rps",
-        "rps_min",
-        "rps_max",
-        "bw_bytes",
-        "ops",
-        "short_ios",
-        "seconds",
-        "cpu_s",
-        "cpu_us_per_op",
-        "voluntary_switches",
-        "involuntary_switches",
-        "submit_calls",
-        "punted",
-        "registered",
-        "avg_us",
-        "p50_us",
-        "p95_us",
-        "p99_us",
-        "p99_9_us",
-        "max_us",
-        "against_plain_percent",
-    ])
-    .map_err(failed)?;
+    w.write_record(COLUMNS).map_err(failed)?;
     for r in rows {
         let (min, median, max) = spread(&r.rps_rounds);
         let l = &r.latency_us;

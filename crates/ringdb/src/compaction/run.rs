@@ -12,6 +12,7 @@ use super::pick::{LEVELS, Merge, Pick};
 use super::visibility::{Fate, Visibility};
 use super::{Change, CompactionEnv, Levels};
 use crate::cursor::Cursor;
+use crate::key::Seq;
 use crate::merge::MergeCursor;
 use crate::mutation::{Mutation, broken};
 use crate::sync::lock;
@@ -177,6 +178,83 @@ pub(crate) fn run<T: CompactionEnv>(
 /// What one part of a merge gives.
 type Part = Result<(Vec<TableMeta>, PendingFiles)>;
 
+/// A merge in parts of the key range, each done by one thread.
+struct MergeParts<T: CompactionEnv> {
+    store: Arc<T>,
+    inputs: Vec<(usize, Vec<Arc<T::Table>>)>,
+    output: usize,
+    /// Where parts after the first one begin.
+    splits: Vec<Vec<u8>>,
+    bottom: Bottom,
+    readable: Vec<Seq>,
+    table_bytes: u64,
+    /// Bytes and entries that a part is expected to have.
+    expected: (u64, u64),
+    cancel: Arc<AtomicBool>,
+    failed: AtomicBool,
+    /// Versions read.
+    entries: AtomicU64,
+    results: Mutex<Vec<Option<Part>>>,
+}
+
+impl<T: CompactionEnv> MergeParts<T> {
+    fn count(&self) -> usize {
+        self.splits.len() + 1
+    }
+
+    /// Does part `i`, unless another one has failed: then it is not worth doing.
+    fn run(&self, i: usize) {
+        if self.failed.load(Relaxed) {
+            return;
+        }
+        let part = self.merge(i);
+        self.failed.fetch_or(part.is_err(), Relaxed);
+        lock(&self.results)[i] = Some(part);
+    }
+
+    fn merge(&self, i: usize) -> Part {
+        let store = &*self.store;
+        let from = i.checked_sub(1).and_then(|i| self.splits.get(i)).map(Vec::as_slice);
+        let to = self.splits.get(i).map(Vec::as_slice);
+        let mut out =
+            Outputs::new(store, self.output, self.table_bytes, self.expected, purpose::COMPACTION_WRITE);
+        let mut visibility = Visibility::new(self.readable.clone(), store.dropped_keyspaces());
+        let runs = RunScan::of_inputs(store, &self.inputs, from, to, Memory::of(store.options()));
+        let _read_ahead = store.charge(runs.iter().map(RunScan::ahead_bytes).sum());
+        let mut cursor = MergeCursor::new(runs);
+        match from {
+            Some(from) => cursor.seek(from)?,
+            None => cursor.seek_to_first()?,
+        }
+        let mut bottom = self.bottom.clone();
+        let n = copy_visible(&mut cursor, to, &mut visibility, &mut bottom, &mut out, &self.cancel)?;
+        self.entries.fetch_add(n, Relaxed);
+        out.finish()
+    }
+
+    /// What all parts gave, in key order; the first error if one has failed.
+    fn take(&self) -> Result<(Vec<TableMeta>, Vec<PendingFiles>)> {
+        let (mut metas, mut pending, mut error) = (Vec::new(), Vec::new(), None);
+        for part in lock(&self.results).drain(..) {
+            match part {
+                Some(Ok((m, files))) => {
+                    metas.extend(m);
+                    pending.push(files);
+                }
+                Some(Err(e)) => error = error.or(Some(e)),
+                None => {}
+            }
+        }
+        if let Some(e) = error {
+            return Err(e);
+        }
+        if pending.len() < self.count() {
+            return Err(Error::Invalid("a part of a compaction ended without a result".into()));
+        }
+        Ok((metas, pending))
+    }
+}
+
 /// Merges the inputs, in parts of the key range, on this thread and those that help.
 fn merge_tables<T: CompactionEnv>(
     store: &Arc<T>,
@@ -202,73 +280,26 @@ fn merge_tables<T: CompactionEnv>(
             (most.clamp(1, helpers.threads() as u64) as usize, table_bytes)
         }
     };
-    let splits = Arc::new(split_keys(&**store, merge, wanted));
-    let parts = splits.len() + 1;
-    let (bottom, views) = (Bottom::below(levels, merge.output), store.views());
-    let results: Arc<Mutex<Vec<Option<Part>>>> = Arc::new(Mutex::new((0..parts).map(|_| None).collect()));
-    let entries = Arc::new(AtomicU64::new(0));
-    let job = {
-        let (store, results, entries, cancel) =
-            (Arc::clone(store), Arc::clone(&results), Arc::clone(&entries), Arc::clone(cancel));
-        let inputs: Vec<(usize, Vec<Arc<T::Table>>)> =
-            merge.inputs.iter().map(|(l, ts)| (*l, ts.clone())).collect();
-        let output = merge.output;
-        let failed = AtomicBool::new(false);
-        move |i: usize| {
-            // The other parts of a failed merge are not worth doing.
-            if failed.load(Relaxed) {
-                return;
-            }
-            let from = i.checked_sub(1).and_then(|i| splits.get(i)).map(Vec::as_slice);
-            let to = splits.get(i).map(Vec::as_slice);
-            let part = || -> Part {
-                let mut out = Outputs::new(
-                    &*store,
-                    output,
-                    table_bytes,
-                    (read_bytes / parts as u64, read_entries),
-                    purpose::COMPACTION_WRITE,
-                );
-                let mut visibility = Visibility::new(views.clone(), store.dropped_keyspaces());
-                let runs = RunScan::of_inputs(&*store, &inputs, from, to, Memory::of(store.options()));
-                let _read_ahead = store.charge(runs.iter().map(RunScan::ahead_bytes).sum());
-                let mut cursor = MergeCursor::new(runs);
-                match from {
-                    Some(from) => cursor.seek(from)?,
-                    None => cursor.seek_to_first()?,
-                }
-                let mut bottom = bottom.clone();
-                let n = copy_visible(&mut cursor, to, &mut visibility, &mut bottom, &mut out, &cancel)?;
-                entries.fetch_add(n, Relaxed);
-                out.finish()
-            };
-            let r = part();
-            failed.fetch_or(r.is_err(), Relaxed);
-            lock(&results)[i] = Some(r);
-        }
-    };
-    helpers.share(parts, Arc::new(job));
-    let (mut metas, mut pending, mut error) = (Vec::new(), Vec::new(), None);
-    for part in lock(&results).drain(..) {
-        match part {
-            Some(Ok((m, files))) => {
-                metas.extend(m);
-                pending.push(files);
-            }
-            Some(Err(e)) => error = error.or(Some(e)),
-            None => {}
-        }
-    }
-    if let Some(e) = error {
-        return Err(e);
-    }
-    if pending.len() < parts {
-        return Err(Error::Invalid("a part of a compaction ended without a result".into()));
-    }
+    let splits = split_keys(&**store, merge, wanted);
+    let count = splits.len() + 1;
+    let parts = Arc::new(MergeParts {
+        store: Arc::clone(store),
+        inputs: merge.inputs.iter().map(|(l, ts)| (*l, ts.clone())).collect(),
+        output: merge.output,
+        splits,
+        bottom: Bottom::below(levels, merge.output),
+        readable: store.views(),
+        table_bytes,
+        expected: (read_bytes / count as u64, read_entries),
+        cancel: Arc::clone(cancel),
+        failed: AtomicBool::new(false),
+        entries: AtomicU64::new(0),
+        results: Mutex::new((0..count).map(|_| None).collect()),
+    });
+    let job = Arc::clone(&parts);
+    helpers.share(count, Arc::new(move |i: usize| job.run(i)));
+    let (metas, pending) = parts.take()?;
     let written_bytes = metas.iter().map(|m: &TableMeta| m.file_bytes).sum();
-    Ok((
-        metas,
-        pending,
-        JobStats { read_bytes, written_bytes, entries: entries.load(Relaxed), level0_bytes, moved: 0 },
-    ))
+    let entries = parts.entries.load(Relaxed);
+    Ok((metas, pending, JobStats { read_bytes, written_bytes, entries, level0_bytes, moved: 0 }))
 }

@@ -1,5 +1,6 @@
 //! Verification of one table: its parts, each block, the order of its entries, and what they should agree with.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -117,8 +118,7 @@ impl TableCheck<'_> {
     /// Reads every block. `filter` if the table is whole but for its blocks.
     fn blocks(&mut self, walk: &mut BlockWalk, filter: Option<&Filter>) {
         let index = Arc::clone(walk.index());
-        let (mut entries, mut tombstones, mut min_seq, mut max_seq) = (0u64, 0u64, u64::MAX, 0);
-        let (mut key, mut last, mut last_seq) = (Vec::new(), Vec::new(), None);
+        let mut seen = Seen { min_seq: u64::MAX, ..Seen::default() };
         let mut bad_blocks = Vec::new();
         let listed_before = self.listed;
         for number in 0..index.blocks() {
@@ -130,76 +130,45 @@ impl TableCheck<'_> {
                     if let Some(at) = self.bad_block(&index, number, e) {
                         bad_blocks.push(at);
                     }
-                    last_seq = None;
+                    seen.last_seq = None;
                     continue;
                 }
             };
             self.check.report.blocks += 1;
             let view = BlockView::trusted(block);
-            let mut wrong: Vec<(&str, String)> = Vec::new();
-            for i in 0..view.len() {
-                let e = view.entry(i);
-                e.key_into(&mut key);
-                let n = entries;
-                // Within a block the order is part of its structure.
-                if i == 0
-                    && last_seq.is_some_and(|seq| {
-                        (&last, std::cmp::Reverse(seq)) >= (&key, std::cmp::Reverse(e.seq))
-                    })
-                {
-                    wrong.push(("order", format!("entry {n}, of block {number}, is out of order")));
-                }
-                if filter.is_some_and(|f| !f.may_contain(key::hash(&key))) {
-                    wrong.push((
-                        "filter",
-                        format!("the filter denies the key of entry {n}, of block {number}"),
-                    ));
-                }
-                if key::split(&key).is_none() {
-                    wrong
-                        .push(("block", format!("the key of entry {n}, of block {number}, has no keyspace")));
-                }
-                let before = number.checked_sub(1).map(|b| index.separator(b));
-                if i == 0 && before.is_some_and(|b| key.as_slice() < b) {
-                    wrong.push(("index", format!("block {number} begins before where the index says")));
-                }
-                entries += 1;
-                tombstones += u64::from(e.kind == Kind::Delete);
-                min_seq = min_seq.min(e.seq);
-                max_seq = max_seq.max(e.seq);
-                std::mem::swap(&mut key, &mut last);
-                last_seq = Some(e.seq);
-            }
-            if last.as_slice() > index.separator(number) {
-                wrong.push(("index", format!("block {number} ends behind where the index says")));
-            }
-            if number == 0 && BlockView::trusted(block).entry(0).cmp_key(&self.meta.smallest).is_ne() {
+            let mut wrong = seen.block(view, number, &index, filter);
+            if number == 0 && view.entry(0).cmp_key(&self.meta.smallest).is_ne() {
                 wrong.push(("counts", "its first key is not what the manifest says".into()));
             }
             for (kind, detail) in wrong {
                 self.says(Some(pos.offset), kind, detail);
             }
         }
-        self.check.report.entries += entries;
+        self.check.report.entries += seen.entries;
         if self.listed == listed_before && filter.is_some() {
-            let is = (entries, tombstones, min_seq, max_seq);
-            let m = self.meta;
-            let said = (m.entries, m.tombstones, m.min_seq, m.max_seq);
-            if is != said {
-                let what = "(entries, tombstones, smallest and largest sequence number)";
-                self.says(None, "counts", format!("it holds {is:?} {what}, not {said:?}"));
-            }
-            if last != m.largest {
-                self.says(None, "counts", "its last key is not what the manifest says");
-            }
+            self.compare(&seen);
         }
         if !bad_blocks.is_empty() || self.unlisted > 0 {
-            let missing = self.meta.entries.saturating_sub(entries);
+            let missing = self.meta.entries.saturating_sub(seen.entries);
             let r = &mut self.check.report;
             r.damaged_entries += missing;
             if let ([one], 0) = (bad_blocks.as_slice(), self.unlisted) {
                 r.problems[*one].entries = Some(missing);
             }
+        }
+    }
+
+    /// Compares what all blocks hold with the table's description.
+    fn compare(&mut self, seen: &Seen) {
+        let m = self.meta;
+        let is = (seen.entries, seen.tombstones, seen.min_seq, seen.max_seq);
+        let said = (m.entries, m.tombstones, m.min_seq, m.max_seq);
+        if is != said {
+            let what = "(entries, tombstones, smallest and largest sequence number)";
+            self.says(None, "counts", format!("it holds {is:?} {what}, not {said:?}"));
+        }
+        if seen.last != m.largest {
+            self.says(None, "counts", "its last key is not what the manifest says");
         }
     }
 
@@ -227,5 +196,66 @@ impl TableCheck<'_> {
         self.check.report.damaged_bytes += bytes;
         self.problem(p);
         (self.unlisted == 0).then(|| self.check.report.problems.len() - 1)
+    }
+}
+
+/// A problem: its kind and what it is.
+type Wrong = (&'static str, String);
+
+/// What the blocks so far have held.
+#[derive(Default)]
+struct Seen {
+    entries: u64,
+    tombstones: u64,
+    min_seq: u64,
+    max_seq: u64,
+    /// The last key, and its sequence number unless the block before could not be read.
+    last: Vec<u8>,
+    last_seq: Option<u64>,
+    /// Of the entry being looked at.
+    key: Vec<u8>,
+}
+
+impl Seen {
+    /// Goes through a block's entries; returns what is wrong with them.
+    fn block(
+        &mut self,
+        view: BlockView<'_>,
+        number: u32,
+        index: &Index,
+        filter: Option<&Filter>,
+    ) -> Vec<Wrong> {
+        let mut wrong: Vec<Wrong> = Vec::new();
+        let before = number.checked_sub(1).map(|b| index.separator(b));
+        for i in 0..view.len() {
+            let e = view.entry(i);
+            e.key_into(&mut self.key);
+            let (n, key) = (self.entries, self.key.as_slice());
+            // Within a block the order is part of its structure.
+            let follows = |seq| (self.last.as_slice(), Reverse(seq)) < (key, Reverse(e.seq));
+            if i == 0 && self.last_seq.is_some_and(|seq| !follows(seq)) {
+                wrong.push(("order", format!("entry {n}, of block {number}, is out of order")));
+            }
+            if filter.is_some_and(|f| !f.may_contain(key::hash(key))) {
+                let what = format!("the filter denies the key of entry {n}, of block {number}");
+                wrong.push(("filter", what));
+            }
+            if key::split(key).is_none() {
+                wrong.push(("block", format!("the key of entry {n}, of block {number}, has no keyspace")));
+            }
+            if i == 0 && before.is_some_and(|b| key < b) {
+                wrong.push(("index", format!("block {number} begins before where the index says")));
+            }
+            self.entries += 1;
+            self.tombstones += u64::from(e.kind == Kind::Delete);
+            self.min_seq = self.min_seq.min(e.seq);
+            self.max_seq = self.max_seq.max(e.seq);
+            std::mem::swap(&mut self.key, &mut self.last);
+            self.last_seq = Some(e.seq);
+        }
+        if self.last.as_slice() > index.separator(number) {
+            wrong.push(("index", format!("block {number} ends behind where the index says")));
+        }
+        wrong
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::ledger::Ledger;
 use super::output::{Output, Settings};
 use super::{Input, Job, Loss, Shared};
 use crate::cursor::Cursor;
@@ -62,36 +63,11 @@ pub(super) fn read(
         Err(e @ Error::NewerFormat { .. }) => return Err(e),
         // Of the new store, which is written meanwhile.
         Err(e) if of_new_store(&e, job) => return Err(e),
-        Err(Error::Corrupt { path, offset, detail }) => {
-            Some(Lost { path, offset: offset.unwrap_or(0), detail })
-        }
-        Err(e) => {
-            let path = match &e {
-                Error::Io(e) => e.path().map(PathBuf::from),
-                _ => None,
-            };
-            Some(Lost { path: path.unwrap_or_else(|| job.src.into()), offset: 0, detail: e.to_string() })
-        }
+        Err(e) => Some(lost_by(e, job)),
     };
-    for &n in &wanted {
-        let path = FileKind::Log(n).path(job.src);
-        // A file that was on its way to become this segment has the number of one that was given up.
-        if let Some(real) =
-            number_in_header(job.io, &path).filter(|real| *real != n && *real >= from.first_segment)
-        {
-            let detail =
-                format!("it is segment {real} of the log, under a wrong name: its frames were left out");
-            lock(&shared.ledger).lost(Loss { path, detail, ..Loss::default() });
-        }
-    }
-    let flushed = state.flushed_seq;
-    if whole && !tables_whole && frames > 0 && sink.last_seq < flushed {
-        // Then it is no end of the history: what deleted or replaced these entries may be gone from tables too.
-        let detail = format!(
-            "the log ends at sequence number {}, before what tables hold ({flushed}): its frames may bring old data back",
-            sink.last_seq
-        );
-        lock(&shared.ledger).lost(Loss { path: job.src.into(), detail, ..Loss::default() });
+    misnamed(job, shared, &wanted, from.first_segment);
+    if whole && !tables_whole && frames > 0 {
+        ends_early(job, shared, sink.last_seq, state.flushed_seq);
     }
     let mut behind = 0;
     let mut taken = 0;
@@ -115,29 +91,66 @@ pub(super) fn read(
     if segments.is_empty() {
         ledger.report.notes.push("there is no segment of a log".into());
     }
-    if lost.is_none() && behind > 0 {
-        // Writes that were under way together when the machine died: none of them was acknowledged.
-        let what = if take { "taken" } else { "left out" };
-        ledger
-            .report
-            .notes
-            .push(format!("{behind} frames behind the end of the log, never acknowledged, were {what}"));
-    }
-    if let Some(lost) = lost {
-        let more = match (behind, take) {
-            (0, _) => String::new(),
-            (n, true) => format!("; {n} whole frames behind it were taken"),
-            (n, false) => format!("; {n} whole frames behind it were left out"),
-        };
-        ledger.lost(Loss {
-            path: lost.path,
-            offset: Some(lost.offset),
-            detail: format!("{}{more}", lost.detail),
-            ..Loss::default()
-        });
-    }
+    report_end(&mut ledger, lost, behind, take);
     drop(ledger);
     sink.finish()
+}
+
+/// Where an error has ended the log.
+fn lost_by(e: Error, job: &Job<'_>) -> Lost {
+    if let Error::Corrupt { path, offset, detail } = e {
+        return Lost { path, offset: offset.unwrap_or(0), detail };
+    }
+    let path = match &e {
+        Error::Io(e) => e.path().map(PathBuf::from),
+        _ => None,
+    };
+    Lost { path: path.unwrap_or_else(|| job.src.into()), offset: 0, detail: e.to_string() }
+}
+
+/// Reports the segments that are under the name of another one: a file that was on its way to become this segment has
+/// the number of one that was given up.
+fn misnamed(job: &Job<'_>, shared: &Shared, segments: &[u64], first: u64) {
+    for &n in segments {
+        let path = FileKind::Log(n).path(job.src);
+        if let Some(real) = number_in_header(job.io, &path).filter(|real| *real != n && *real >= first) {
+            let detail =
+                format!("it is segment {real} of the log, under a wrong name: its frames were left out");
+            lock(&shared.ledger).lost(Loss { path, detail, ..Loss::default() });
+        }
+    }
+}
+
+/// Reports a log that ends before what tables hold: then it is no end of the history. What deleted or replaced its
+/// entries may be gone from tables too.
+fn ends_early(job: &Job<'_>, shared: &Shared, last: Seq, flushed: Seq) {
+    if last < flushed {
+        let detail = format!(
+            "the log ends at sequence number {last}, before what tables hold ({flushed}): its frames may bring old data back"
+        );
+        lock(&shared.ledger).lost(Loss { path: job.src.into(), detail, ..Loss::default() });
+    }
+}
+
+/// Reports what ended the log, and what became of the whole frames behind that.
+fn report_end(ledger: &mut Ledger, lost: Option<Lost>, behind: u64, take: bool) {
+    let what = if take { "taken" } else { "left out" };
+    match lost {
+        None if behind == 0 => {}
+        None => {
+            // Writes that were under way together when the machine died: none of them was acknowledged.
+            let note = format!("{behind} frames behind the end of the log, never acknowledged, were {what}");
+            ledger.report.notes.push(note);
+        }
+        Some(lost) => {
+            let more = match behind {
+                0 => String::new(),
+                n => format!("; {n} whole frames behind it were {what}"),
+            };
+            let detail = format!("{}{more}", lost.detail);
+            ledger.lost(Loss { path: lost.path, offset: Some(lost.offset), detail, ..Loss::default() });
+        }
+    }
 }
 
 /// Whether an error is about a file of the new store.

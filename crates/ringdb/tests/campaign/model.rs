@@ -261,20 +261,8 @@ fn content(script: &Script, facts: &Facts, lives: &[u32; KEYSPACES], kept: Kept)
     content
 }
 
-/// Checks everything that a store holds against what it may hold.
-pub fn check(db: &Db, script: &Script, facts: &Facts) -> Result<Kept, String> {
-    let names = db.keyspaces().map_err(|e| format!("listing keyspaces: {e}"))?;
-    let expected = |lives: &[u32; KEYSPACES]| -> Vec<String> {
-        (0..KEYSPACES).filter(|k| lives[*k] > 0).map(keyspace_name).collect()
-    };
-    let mut kept = Kept::default();
-    let mut lives = &facts.lives;
-    if names != expected(lives) {
-        match &facts.maybe {
-            Some(l) if names == expected(l) => (lives, kept.maybe) = (l, true),
-            _ => return Err(format!("keyspaces {names:?} instead of {:?}", expected(lives))),
-        }
-    }
+/// Reads the numbers of the newest writes that a store has kept.
+fn read_numbers(db: &Db, kept: &mut Kept) -> Result<(), String> {
     let number = |what: &str| -> Result<u32, String> {
         match db.get(what).map_err(|e| format!("get {what}: {e}"))? {
             None => Ok(0),
@@ -282,6 +270,11 @@ pub fn check(db: &Db, script: &Script, facts: &Facts) -> Result<Kept, String> {
         }
     };
     (kept.logged, kept.unlogged, kept.tail) = (number("n")?, number("u")?, number("t")?);
+    Ok(())
+}
+
+/// Checks that nothing durable was lost and nothing lost is back.
+fn check_numbers(script: &Script, facts: &Facts, kept: &Kept) -> Result<(), String> {
     let (n, u) = (kept.logged, kept.unlogged);
     if n > facts.begun || u > facts.begun {
         return Err(format!("writes {n} and {u} are there, but only {} have begun", facts.begun));
@@ -298,6 +291,26 @@ pub fn check(db: &Db, script: &Script, facts: &Facts) -> Result<Kept, String> {
     if n < script.logged_up_to(u) {
         return Err(format!("write {u} was flushed, but the log was kept only up to {n}"));
     }
+    Ok(())
+}
+
+/// Checks everything that a store holds against what it may hold.
+pub fn check(db: &Db, script: &Script, facts: &Facts) -> Result<Kept, String> {
+    let names = db.keyspaces().map_err(|e| format!("listing keyspaces: {e}"))?;
+    let expected = |lives: &[u32; KEYSPACES]| -> Vec<String> {
+        (0..KEYSPACES).filter(|k| lives[*k] > 0).map(keyspace_name).collect()
+    };
+    let mut kept = Kept::default();
+    let mut lives = &facts.lives;
+    if names != expected(lives) {
+        match &facts.maybe {
+            Some(l) if names == expected(l) => (lives, kept.maybe) = (l, true),
+            _ => return Err(format!("keyspaces {names:?} instead of {:?}", expected(lives))),
+        }
+    }
+    read_numbers(db, &mut kept)?;
+    check_numbers(script, facts, &kept)?;
+    let (n, u) = (kept.logged, kept.unlogged);
     let content = content(script, facts, lives, kept);
     let mut left = content.len();
     let live = (0..KEYSPACES).filter(|k| lives[*k] > 0);

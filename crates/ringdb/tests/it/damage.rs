@@ -199,34 +199,45 @@ fn check_reads(db: &Db, model: &Model, strict: bool, what: &str) -> usize {
             }
         }
     }
-    // Whole scans, both ways: right up to the error, and every key up to there.
+    // Whole scans, both ways.
     for (i, space) in spaces.iter().enumerate() {
         let Some(space) = space else { continue };
         let present: Vec<&Key> =
             keys.iter().filter(|k| k.0 == i && known.get(**k).copied().unwrap_or(true)).copied().collect();
         for back in [false, true] {
-            let mut seen = Vec::new();
-            let mut whole = true;
-            let mut take = |pair: ringdb::Result<(ringdb::Value, ringdb::Value)>| match pair {
-                Ok((k, v)) => {
-                    let key = (i, k.to_vec());
-                    assert!(right(&key, Some(&v)), "{what}: scan of {key:?}, back {back}");
-                    seen.push(key);
-                }
-                Err(_) => whole = false,
-            };
-            if back {
-                space.iter().rev().for_each(&mut take)
-            } else {
-                space.iter().for_each(&mut take)
-            }
-            let want: Vec<&Key> =
-                if back { present.iter().rev().copied().collect() } else { present.clone() };
-            assert!(!whole || seen.len() == want.len(), "{what}: {} of {} scanned", seen.len(), want.len());
-            assert!(seen.iter().zip(want).all(|(a, b)| a == b), "{what}: the scan leaves keys out");
+            check_scan(space, i, back, &present, &right, what);
         }
     }
     failed
+}
+
+/// Scans keyspace `i`, which has the keys `present`: right up to the error, and every key up to there.
+fn check_scan(
+    space: &Keyspace,
+    i: usize,
+    back: bool,
+    present: &[&Key],
+    right: &dyn Fn(&Key, Option<&[u8]>) -> bool,
+    what: &str,
+) {
+    let mut seen = Vec::new();
+    let mut whole = true;
+    let mut take = |pair: ringdb::Result<(ringdb::Value, ringdb::Value)>| match pair {
+        Ok((k, v)) => {
+            let key = (i, k.to_vec());
+            assert!(right(&key, Some(&v)), "{what}: scan of {key:?}, back {back}");
+            seen.push(key);
+        }
+        Err(_) => whole = false,
+    };
+    if back {
+        space.iter().rev().for_each(&mut take)
+    } else {
+        space.iter().for_each(&mut take)
+    }
+    let want: Vec<&Key> = if back { present.iter().rev().copied().collect() } else { present.to_vec() };
+    assert!(!whole || seen.len() == want.len(), "{what}: {} of {} scanned", seen.len(), want.len());
+    assert!(seen.iter().zip(want).all(|(a, b)| a == b), "{what}: the scan leaves keys out");
 }
 
 /// What a salvage must keep and may not make up.

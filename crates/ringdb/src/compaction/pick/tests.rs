@@ -310,6 +310,39 @@ mod random {
         prop::collection::vec(prop::collection::vec((0u8..200, 0u8..40, 1u8..120, 0u8..110), 0..9), LEVELS)
     }
 
+    /// Tables of such a tree; above level 0 those that overlap another one are left out.
+    fn levels(tree: Vec<Vec<(u8, u8, u8, u8)>>) -> Vec<Vec<Arc<TableMeta>>> {
+        let mut levels = vec![vec![]; tree.len()];
+        let mut id = 0;
+        for (l, tables) in tree.into_iter().enumerate().rev() {
+            let mut level: Vec<Arc<TableMeta>> = vec![];
+            for (start, len, mib, tombstones) in tables {
+                let at = |n: u32| vec![(n / 100) as u8, (n % 100) as u8];
+                id += 1;
+                let m = TableMeta {
+                    file_id: id,
+                    file_bytes: u64::from(mib) << 20,
+                    entries: 100,
+                    tombstones: u64::from(tombstones.min(100)),
+                    min_seq: id * 10,
+                    max_seq: id * 10 + 9,
+                    smallest: at(start.into()),
+                    largest: at(u32::from(start) + u32::from(len)),
+                };
+                if l == 0 || level.iter().all(|t| !overlap(t, &m)) {
+                    level.push(Arc::new(m));
+                }
+            }
+            if l == 0 {
+                level.reverse()
+            } else {
+                level.sort_by(|a, b| a.smallest.cmp(&b.smallest))
+            }
+            levels[l] = level;
+        }
+        levels
+    }
+
     proptest! {
         /// Picks keep the tree correct, never take what is busy, and come to an end.
         #[test]
@@ -320,29 +353,7 @@ mod random {
             manual in any::<bool>(),
         ) {
             let mut c = parse(&[]);
-            let mut id = 0;
-            for (l, tables) in tree.into_iter().enumerate().rev() {
-                let mut level: Vec<Arc<TableMeta>> = vec![];
-                for (start, len, mib, tombstones) in tables {
-                    let at = |n: u32| vec![(n / 100) as u8, (n % 100) as u8];
-                    id += 1;
-                    let m = TableMeta {
-                        file_id: id,
-                        file_bytes: u64::from(mib) << 20,
-                        entries: 100,
-                        tombstones: u64::from(tombstones.min(100)),
-                        min_seq: id * 10,
-                        max_seq: id * 10 + 9,
-                        smallest: at(start.into()),
-                        largest: at(u32::from(start) + u32::from(len)),
-                    };
-                    if l == 0 || level.iter().all(|t| !overlap(t, &m)) {
-                        level.push(Arc::new(m));
-                    }
-                }
-                if l == 0 { level.reverse() } else { level.sort_by(|a, b| a.smallest.cmp(&b.smallest)) }
-                c.levels[l] = level;
-            }
+            c.levels = levels(tree);
             c.context.dropped = dropped;
             // Some compactions run from the start, and end later.
             for _ in 0..running {
