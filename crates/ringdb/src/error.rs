@@ -17,6 +17,8 @@ pub enum ErrorKind {
     Repair,
     /// There is no room now: take what is there, then call again.
     WouldBlock,
+    /// The call's deadline has passed; a write may have happened.
+    TimedOut,
     /// The call is wrong: an argument, a path, an option.
     FixCall,
 }
@@ -74,6 +76,9 @@ pub enum Error {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// The call has not ended within its deadline.
+    #[error("the deadline has passed")]
+    TimedOut,
     /// As many reads are open as a [`crate::Reads`] may have.
     #[error("as many reads are open as there may be: take answers first")]
     WouldBlock,
@@ -100,6 +105,7 @@ impl Error {
             Error::Stopped(_) | Error::Closed => ErrorKind::Stop,
             Error::Locked(_) => ErrorKind::Retry,
             Error::WouldBlock => ErrorKind::WouldBlock,
+            Error::TimedOut => ErrorKind::TimedOut,
             _ => ErrorKind::FixCall,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engineswap::Io;
 
@@ -44,6 +45,11 @@ impl Core {
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         self.health.check_open()
+    }
+
+    /// When something has to be ready that may take so long from now on.
+    pub fn ends(&self, deadline: Option<Duration>) -> Option<Duration> {
+        deadline.map(|most| self.env.now().saturating_add(most))
     }
 
     /// What writing needs, or why there is none.

@@ -12,6 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::ask::Ask;
 use super::get::Look;
@@ -24,10 +25,15 @@ use crate::{Result, Value};
 
 impl Ask {
     /// Has the reactor finish lookups, whose answers belong to these places.
-    fn send(&self, ticket: &Arc<Ticket>, lookups: impl Iterator<Item = (usize, Parked)>) -> Result<()> {
+    fn send(
+        &self,
+        ticket: &Arc<Ticket>,
+        ends: Option<Duration>,
+        lookups: impl Iterator<Item = (usize, Parked)>,
+    ) -> Result<()> {
         let fill_cache = self.options.fill_cache;
         let waiting = |(place, parked)| Waiting { parked, fill_cache, asker: Question::new(ticket, place) };
-        self.core.reactor.send(&self.core.env, lookups.map(waiting))
+        self.core.reactor.send(lookups.map(waiting), ends.map(|ends| (ends, Arc::clone(ticket))))
     }
 }
 
@@ -53,7 +59,7 @@ impl GetFuture {
             Look::Parked(parked) => parked,
         };
         let ticket = Ticket::new(context.waker().clone(), 1, Answers::One(None));
-        ask.send(&ticket, std::iter::once((0, parked)))?;
+        ask.send(&ticket, ask.core.ends(ask.options.deadline), std::iter::once((0, parked)))?;
         self.held = Some(Held::new(ticket, &ask.core));
         Poll::Pending
     }
@@ -80,6 +86,8 @@ pub struct MultiGetFuture {
     keys: Vec<Value>,
     /// The state that all keys are read as of, from the first poll on.
     at: Option<(Arc<View>, Seq)>,
+    /// When it has to be ready, known from the first poll on.
+    ends: Option<Duration>,
     /// The answers of the keys up to here; those of the ones in work are with the ticket.
     answers: Vec<Option<Value>>,
     asked: usize,
@@ -90,12 +98,24 @@ pub struct MultiGetFuture {
 impl MultiGetFuture {
     pub(super) fn new<K: AsRef<[u8]>>(ask: Ask, keys: &[K]) -> MultiGetFuture {
         let keys = keys.iter().map(|key| Value::copy_from(key.as_ref())).collect();
-        MultiGetFuture { ask, keys, at: None, answers: Vec::new(), asked: 0, held: None, done: false }
+        MultiGetFuture {
+            ask,
+            keys,
+            at: None,
+            ends: None,
+            answers: Vec::new(),
+            asked: 0,
+            held: None,
+            done: false,
+        }
     }
 
     /// Goes on to the next keys; false when there are none left. Never more at once than a blocking multi-get has.
     fn ask_more(&mut self, context: &Context<'_>) -> Result<bool> {
         let views = self.ask.core.views_of(&self.ask.keyspace, self.ask.seq())?;
+        if self.at.is_none() {
+            self.ends = self.ask.core.ends(self.ask.options.deadline);
+        }
         let (view, seq) = self.at.get_or_insert_with(|| {
             let view = views.newest();
             let seq = self.ask.seq().unwrap_or_else(|| views.visible());
@@ -114,7 +134,7 @@ impl MultiGetFuture {
             }
             let ticket = Ticket::new(context.waker().clone(), waiting.len(), Answers::Many(answers));
             let parked = waiting.into_iter().map(|(i, lookup)| (i, Parked::new(view, lookup)));
-            self.ask.send(&ticket, parked)?;
+            self.ask.send(&ticket, self.ends, parked)?;
             self.held = Some(Held::new(ticket, &self.ask.core));
             return Ok(true);
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::ask::Ask;
+use super::block_on::block_on;
 use super::core::Core;
 use super::get_async::{GetFuture, MultiGetFuture};
 use super::handle::Handle;
@@ -62,9 +63,13 @@ impl Keyspace {
     pub(super) fn get_at(
         &self,
         key: &[u8],
-        snapshot: Option<Seq>,
+        snapshot: Option<&Arc<Registered>>,
         options: &ReadOptions,
     ) -> Result<Option<Value>> {
+        if options.deadline.is_some() {
+            return block_on(GetFuture::new(self.ask(snapshot, options), key));
+        }
+        let snapshot = snapshot.map(|s| s.seq);
         self.views(snapshot)?.get(&self.state.prefix, key, snapshot, options)
     }
 
@@ -88,9 +93,13 @@ impl Keyspace {
     pub(super) fn multi_get_at<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        snapshot: Option<Seq>,
+        snapshot: Option<&Arc<Registered>>,
         options: &ReadOptions,
     ) -> Result<Vec<Option<Value>>> {
+        if options.deadline.is_some() {
+            return block_on(MultiGetFuture::new(self.ask(snapshot, options), keys));
+        }
+        let snapshot = snapshot.map(|s| s.seq);
         self.views(snapshot)?.multi_get(&self.state.prefix, keys, snapshot, options)
     }
 
@@ -135,8 +144,9 @@ impl Keyspace {
     }
 
     /// A question for a future.
-    pub(super) fn ask(&self, snapshot: Option<Arc<Registered>>, options: &ReadOptions) -> Ask {
+    pub(super) fn ask(&self, snapshot: Option<&Arc<Registered>>, options: &ReadOptions) -> Ask {
         let (core, keyspace) = (Arc::clone(self.core()), Arc::clone(&self.state));
+        let snapshot = snapshot.cloned();
         Ask { core, keyspace, snapshot, options: *options }
     }
 
@@ -162,7 +172,7 @@ impl Keyspace {
 
     /// The pairs of a range of keys as of a snapshot, or now.
     pub(super) fn iter_at(&self, range: impl KeyRange, snapshot: Option<Seq>, options: &ReadOptions) -> Iter {
-        match self.views(snapshot) {
+        match options.without_deadline().and_then(|()| self.views(snapshot)) {
             Ok(views) => views.iter(&self.state.prefix, range.bounds(), snapshot, options),
             Err(e) => Iter::failed(e),
         }

@@ -17,6 +17,7 @@ use crate::{
 mod ask;
 mod background;
 mod batch;
+mod block_on;
 mod checkpoint;
 mod committer;
 mod compact;
@@ -54,6 +55,7 @@ mod view;
 mod write;
 mod write_async;
 
+use self::block_on::block_on;
 pub(crate) use self::core::Core;
 use self::handle::Handle;
 pub use batch::WriteBatch;
@@ -162,6 +164,9 @@ impl Db {
     /// Commits a batch: all of it or nothing, in every keyspace that it writes to. An empty batch with
     /// [`crate::Durability::Sync`] is a [`Db::sync`].
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+        if options.deadline.is_some() {
+            return block_on(self.write_async(batch, options));
+        }
         let core = self.core();
         core.write_side()?;
         core.health.check_writable()?;
@@ -175,7 +180,7 @@ impl Db {
     /// its syncs. Slowed writers (backpressure) wait in the future. One that is dropped after its first poll may have
     /// written or not. An unsynced write of a `Process` or `None` store is done by the first poll, unless others wait.
     pub fn write_async(&self, batch: WriteBatch, options: &WriteOptions) -> WriteFuture {
-        WriteFuture::new(self.core(), batch, options.durability)
+        WriteFuture::new(self.core(), batch, options)
     }
 
     /// Makes everything durable that was written before the call, whatever its [`crate::Durability`]: by a sync of the
@@ -187,7 +192,8 @@ impl Db {
 
     /// The same for a task that must not block; also for writes of other futures that were polled before it.
     pub fn sync_async(&self) -> WriteFuture {
-        WriteFuture::new(self.core(), WriteBatch::new(), Some(crate::Durability::Sync))
+        let sync = WriteOptions::default().durability(crate::Durability::Sync);
+        WriteFuture::new(self.core(), WriteBatch::new(), &sync)
     }
 
     /// A view of the store as it is now.

@@ -306,7 +306,7 @@ impl Core {
         let tree = LsmTree::new(tree, views.clone(), options.memtable_limit());
         Core {
             quarantine: Quarantine::new(tree.clone(), env.clone()),
-            reactor: Reactor::new(&io),
+            reactor: Reactor::new(&io, &env),
             committer: Default::default(),
             io,
             env,

@@ -54,6 +54,7 @@ impl Asker for Tag {}
 impl Reads {
     pub(super) fn new(ask: Ask, depth: usize) -> Result<Reads> {
         ask.core.check_open()?;
+        ask.options.without_deadline()?;
         let depth = depth.clamp(1, MOST);
         let fetches = Fetches::new(&ask.core.io, depth, Arc::new(Counters::default()));
         Ok(Reads { ask, fetches, depth, open: 0, watched: false, answers: VecDeque::new() })

@@ -37,7 +37,7 @@ impl Snapshot {
 
     /// The value of a key, with options.
     pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Value>> {
-        self.keyspace.get_at(key.as_ref(), Some(self.seq.seq), options)
+        self.keyspace.get_at(key.as_ref(), Some(&self.seq), options)
     }
 
     /// The values of many keys, in their order; every block needed is read in flight together. If one of the keys
@@ -52,7 +52,7 @@ impl Snapshot {
         keys: &[K],
         options: &ReadOptions,
     ) -> Result<Vec<Option<Value>>> {
-        self.keyspace.multi_get_at(keys, Some(self.seq.seq), options)
+        self.keyspace.multi_get_at(keys, Some(&self.seq), options)
     }
 
     /// The value of a key, for a task that must not block; see [`crate::Db::get_async`]. The future keeps what the
@@ -63,7 +63,7 @@ impl Snapshot {
 
     /// The same with options.
     pub fn get_async_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> GetFuture {
-        GetFuture::new(self.keyspace.ask(Some(self.seq.clone()), options), key.as_ref())
+        GetFuture::new(self.keyspace.ask(Some(&self.seq), options), key.as_ref())
     }
 
     /// The values of many keys, in their order, for a task that must not block; see [`crate::Db::get_async`].
@@ -73,7 +73,7 @@ impl Snapshot {
 
     /// The same with options.
     pub fn multi_get_async_with<K: AsRef<[u8]>>(&self, keys: &[K], options: &ReadOptions) -> MultiGetFuture {
-        MultiGetFuture::new(self.keyspace.ask(Some(self.seq.clone()), options), keys)
+        MultiGetFuture::new(self.keyspace.ask(Some(&self.seq), options), keys)
     }
 
     /// A completion interface for at most `depth` reads at a time; see [`Reads`].
@@ -83,7 +83,7 @@ impl Snapshot {
 
     /// The same with options.
     pub fn reads_with(&self, depth: usize, options: &ReadOptions) -> Result<Reads> {
-        Reads::new(self.keyspace.ask(Some(self.seq.clone()), options), depth)
+        Reads::new(self.keyspace.ask(Some(&self.seq), options), depth)
     }
 
     /// The values of many keys, in the order in which they come, with `window` reads under way as long as there are

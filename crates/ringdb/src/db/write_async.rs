@@ -15,7 +15,7 @@ use super::committer::Order;
 use super::core::Core;
 use super::held::{Held, polled_again};
 use super::reactor::{Answers, Question, Ticket};
-use crate::{Durability, Result};
+use crate::{Durability, Result, WriteOptions};
 
 /// A write, by [`crate::Db::write_async`], or a sync, by [`crate::Db::sync_async`]. It does nothing until it is polled.
 #[must_use = "futures do nothing unless polled"]
@@ -24,28 +24,28 @@ pub struct WriteFuture {
 }
 
 enum State {
-    New(Arc<Core>, WriteBatch, Durability),
+    New(Arc<Core>, WriteBatch, WriteOptions),
     Waiting(Held),
     Ready,
 }
 
 impl WriteFuture {
     /// Of a batch; an empty one that is to be durable is a sync.
-    pub(super) fn new(core: &Arc<Core>, batch: WriteBatch, durability: Option<Durability>) -> WriteFuture {
-        let durability = durability.unwrap_or(core.options.durability);
-        WriteFuture { state: State::New(Arc::clone(core), batch, durability) }
+    pub(super) fn new(core: &Arc<Core>, batch: WriteBatch, options: &WriteOptions) -> WriteFuture {
+        WriteFuture { state: State::New(Arc::clone(core), batch, *options) }
     }
 
     fn begin(
         &mut self,
         core: &Arc<Core>,
         batch: WriteBatch,
-        durability: Durability,
+        options: &WriteOptions,
         context: &Context<'_>,
     ) -> Poll<Result<()>> {
         let store = core.write_side()?;
         core.health.check_writable()?;
         batch.check(core.keyspaces.store())?;
+        let durability = options.durability.unwrap_or(core.options.durability);
         let order = match (batch.is_empty(), durability) {
             (true, Durability::Sync) => Order::Sync,
             (true, _) => return Poll::Ready(Ok(())),
@@ -59,6 +59,9 @@ impl WriteFuture {
             }
         };
         let ticket = Ticket::new(context.waker().clone(), 1, Answers::One(None));
+        if let Some(ends) = core.ends(options.deadline) {
+            core.reactor.send([], Some((ends, Arc::clone(&ticket))))?;
+        }
         core.committer.send(&core.env, store, order, Question::new(&ticket, 0))?;
         self.state = State::Waiting(Held::new(ticket, core));
         Poll::Pending
@@ -70,7 +73,7 @@ impl Future for WriteFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         match std::mem::replace(&mut self.state, State::Ready) {
-            State::New(core, batch, durability) => self.begin(&core, batch, durability, context),
+            State::New(core, batch, options) => self.begin(&core, batch, &options, context),
             State::Waiting(held) => match held.poll(context) {
                 Poll::Pending => {
                     self.state = State::Waiting(held);

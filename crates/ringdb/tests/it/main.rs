@@ -19,6 +19,7 @@ mod async_writes;
 mod beside;
 mod concurrency;
 mod damage;
+mod deadlines;
 mod engines;
 mod frozen;
 mod linearizability;

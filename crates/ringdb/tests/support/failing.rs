@@ -89,12 +89,23 @@ pub fn dying(after: i64, kind: ErrorKind) -> (Io, Arc<Dying>) {
         before_read: Mutex::new(None),
     });
     let io = Io::from_uri("posix").unwrap();
-    (Io::from_engine(Arc::new(DyingEngine { io, state: state.clone() })), state)
+    (Io::from_engine(Arc::new(DyingEngine { io, state: state.clone(), queues: None })), state)
+}
+
+type Queues = Box<dyn Fn() -> Box<dyn RawQueue + Send> + Send + Sync>;
+
+/// posix, with shared queues of the caller's.
+#[allow(dead_code)] // not every test has queues
+pub fn with_queues(queues: impl Fn() -> Box<dyn RawQueue + Send> + Send + Sync + 'static) -> Io {
+    let state = dying(i64::MAX, ErrorKind::Io).1;
+    let io = Io::from_uri("posix").unwrap();
+    Io::from_engine(Arc::new(DyingEngine { io, state, queues: Some(Box::new(queues)) }))
 }
 
 struct DyingEngine {
     io: Io,
     state: Arc<Dying>,
+    queues: Option<Queues>,
 }
 
 impl Engine for DyingEngine {
@@ -145,12 +156,19 @@ impl Engine for DyingEngine {
     fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>> {
         Ok(Box::new(DyingQueue { depth: depth as usize, todo: VecDeque::new(), done: VecDeque::new() }))
     }
+    fn shared_queue(&self, _depth: u32) -> Result<Box<dyn RawQueue + Send>> {
+        match &self.queues {
+            Some(queues) => Ok(queues()),
+            None => Err(Error::new(ErrorKind::Unsupported, "queue", "none is shared")),
+        }
+    }
     fn run(&self, ops: Vec<Op>) -> Vec<Done> {
         ops.into_iter().map(run).collect()
     }
 }
 
-fn run(mut op: Op) -> Done {
+/// Does an operation by a plain call.
+pub fn run(mut op: Op) -> Done {
     let (len, file) = (op.len as usize, op.file.clone());
     let result = match (op.kind, &mut op.buf) {
         (OpKind::Read, Buf::Aligned(b)) => {

@@ -1,40 +1,12 @@
 use std::collections::BTreeMap;
-use std::task::{Wake, Waker};
+use std::task::Waker;
 
 use engineswap::sim::{Disk, Plan};
 
 use super::*;
+use crate::db::block_on::block_on;
 use crate::sim::SimEnv;
-use crate::sync::{Condvar, Mutex, lock, wait};
 use crate::{Db, Env, Error, Options};
-
-/// A task that sleeps as threads of a simulation do: a wake-up that is lost is a deadlock, which is told.
-#[derive(Default)]
-struct Sleeper {
-    woken: Mutex<bool>,
-    call: Condvar,
-}
-
-impl Wake for Sleeper {
-    fn wake(self: Arc<Self>) {
-        *lock(&self.woken) = true;
-        self.call.notify_all();
-    }
-}
-
-fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
-    let sleeper = Arc::new(Sleeper::default());
-    let waker = Waker::from(Arc::clone(&sleeper));
-    loop {
-        if let Poll::Ready(output) = Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        let mut woken = lock(&sleeper.woken);
-        while !std::mem::take(&mut *woken) {
-            woken = wait(&sleeper.call, woken, &sleeper.woken);
-        }
-    }
-}
 
 fn options(direct_reads: bool) -> Options {
     Options::default()

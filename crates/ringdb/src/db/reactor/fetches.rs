@@ -40,6 +40,9 @@ struct Missing<T> {
     read: BlockRead,
     bytes: u64,
     waiting: Vec<Waiting<T>>,
+    started: bool,
+    /// It was taken back, because nobody waited for it.
+    canceled: bool,
 }
 
 /// What has been read.
@@ -145,7 +148,8 @@ impl<T: Asker> Fetches<T> {
     fn ask_for(&mut self, key: (u64, u32), w: Waiting<T>) {
         let (table, number) = w.parked.needed();
         let read = BlockRead::new(table, number, w.fill_cache);
-        let missing = Missing { bytes: table.block_bytes(number), read, waiting: vec![w] };
+        let bytes = table.block_bytes(number);
+        let missing = Missing { read, bytes, waiting: vec![w], started: false, canceled: false };
         let i = self.free.pop().unwrap_or_else(|| {
             self.missing.push(None);
             self.missing.len() - 1
@@ -204,6 +208,7 @@ impl<T: Asker> Fetches<T> {
             let bytes = missing.bytes;
             match missing.read.op(purpose::USER_READ) {
                 Ok(op) => {
+                    missing.started = true;
                     (self.in_flight, self.in_flight_bytes) =
                         (self.in_flight + 1, self.in_flight_bytes + bytes);
                     ops.push(op.user(i as u64));
@@ -252,6 +257,19 @@ impl<T: Asker> Fetches<T> {
         }
     }
 
+    /// Takes reads back that nobody waits for any more, as far as the engine lets go of them.
+    pub fn cancel_unwanted(&mut self) {
+        let Some(queue) = &self.queue else { return };
+        for (i, missing) in self.missing.iter_mut().enumerate() {
+            let Some(missing) = missing else { continue };
+            if missing.started && !missing.canceled && missing.waiting.iter().all(|w| w.asker.is_gone()) {
+                missing.canceled = true;
+                // If the queue failed, `reap` learns of it.
+                let _ = queue.cancel(i as u64);
+            }
+        }
+    }
+
     fn remove(&mut self, i: usize) -> Option<Missing<T>> {
         let missing = self.missing[i].take()?;
         self.free.push(i);
@@ -273,6 +291,8 @@ impl<T: Asker> Fetches<T> {
         for w in missing.waiting {
             match &block {
                 _ if w.asker.is_gone() => {}
+                // It came after the read was taken back.
+                Err(_) if missing.canceled => self.add(w),
                 Ok(block) => {
                     if let Some(w) = self.go_on(w, block) {
                         self.add(w);

@@ -9,21 +9,28 @@
 
 mod fetches;
 mod ticket;
+mod timers;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use engineswap::{Io, SharedQueue};
 
 pub(super) use fetches::{Asker, Counters, Fetches, Waiting};
 pub(super) use ticket::{Answers, Question, Ticket, tell};
 
+use timers::Timers;
+
 use crate::env::Join;
-use crate::sync::{Condvar, Mutex, ThreadId, lock, this_thread, wait};
+use crate::sync::{Condvar, Mutex, ThreadId, lock, this_thread, wait, wait_briefly};
 use crate::{Env, Error, Result, Stats};
 
 /// Reads in flight at most: as many as a multi-get.
 const WINDOW: usize = 256;
+
+/// It looks at its timers at least so often.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A lookup that a future waits for.
 pub(super) type Sent = Waiting<Question>;
@@ -35,6 +42,7 @@ pub(super) struct Reactor {
 
 struct Shared {
     io: Io,
+    env: Arc<dyn Env>,
     inbox: Mutex<Inbox>,
     sent: Condvar,
     counters: Arc<Counters>,
@@ -43,6 +51,8 @@ struct Shared {
 #[derive(Default)]
 struct Inbox {
     new: Vec<Sent>,
+    /// Tickets, and when they end.
+    timed: Vec<(Duration, Arc<Ticket>)>,
     sleep: Sleep,
     closed: bool,
     thread: Option<Join>,
@@ -65,24 +75,30 @@ enum Sleep {
 
 impl Reactor {
     /// Without a thread yet.
-    pub fn new(io: &Io) -> Reactor {
+    pub fn new(io: &Io, env: &Arc<dyn Env>) -> Reactor {
         let (inbox, sent, counters) = (Mutex::default(), Condvar::new(), Arc::default());
-        Reactor { shared: Arc::new(Shared { io: io.clone(), inbox, sent, counters }) }
+        Reactor { shared: Arc::new(Shared { io: io.clone(), env: Arc::clone(env), inbox, sent, counters }) }
     }
 
-    /// Takes lookups, each of which will be answered. After an error none of them is looked for.
-    pub fn send(&self, env: &Arc<dyn Env>, lookups: impl IntoIterator<Item = Sent>) -> Result<()> {
+    /// Takes lookups, each of which will be answered, and a ticket that is to end at a moment. After an error none of
+    /// them is looked for.
+    pub fn send(
+        &self,
+        lookups: impl IntoIterator<Item = Sent>,
+        timed: Option<(Duration, Arc<Ticket>)>,
+    ) -> Result<()> {
         let mut inbox = lock(&self.shared.inbox);
         if inbox.closed {
             return Err(Error::Closed);
         }
         if let Sleep::Unborn = inbox.sleep {
             let shared = Arc::clone(&self.shared);
-            let thread = env.spawn("ringdb-reactor", false, Box::new(move || shared.run()));
+            let thread = self.shared.env.spawn("ringdb-reactor", false, Box::new(move || shared.run()));
             inbox.thread =
                 Some(thread.map_err(|e| engineswap::Error::from_std("start the reactor's thread", &e))?);
         }
         inbox.new.extend(lookups);
+        inbox.timed.extend(timed);
         self.shared.rouse(&mut inbox);
         Ok(())
     }
@@ -122,8 +138,11 @@ impl Shared {
         lock(&self.inbox).id = Some(this_thread());
         let _ending = Ending(self);
         let mut fetches = Fetches::new(&self.io, WINDOW, Arc::clone(&self.counters));
-        let mut new = Vec::new();
-        while self.receive(&mut new, &mut fetches) {
+        let (mut new, mut timers) = (Vec::new(), Timers::default());
+        while self.receive(&mut new, &mut fetches, &mut timers) {
+            if !timers.is_empty() && timers.fire(self.env.now()) {
+                fetches.cancel_unwanted();
+            }
             new.drain(..).for_each(|lookup| fetches.add(lookup));
             fetches.start();
             fetches.reap();
@@ -137,27 +156,44 @@ impl Shared {
         fetches.take_finished().into_iter().for_each(|(question, answer)| tell(question, answer));
     }
 
-    /// Waits for lookups or reads, and takes the lookups that are there; false when it is closed.
-    fn receive(&self, new: &mut Vec<Sent>, fetches: &mut Fetches<Question>) -> bool {
+    /// Waits for lookups, reads or a moment, and takes the lookups that are there; false when it is closed.
+    fn receive(&self, new: &mut Vec<Sent>, fetches: &mut Fetches<Question>, timers: &mut Timers) -> bool {
         let mut inbox = lock(&self.inbox);
-        while inbox.new.is_empty() && !inbox.closed {
-            match fetches.queue().filter(|_| fetches.in_flight() > 0) {
-                None => {
-                    inbox.sleep = Sleep::Idle;
-                    inbox = wait(&self.sent, inbox, &self.inbox);
-                }
-                Some(queue) => {
+        loop {
+            inbox.timed.drain(..).for_each(|(at, ticket)| timers.add(at, &ticket));
+            if inbox.closed || !inbox.new.is_empty() {
+                inbox.sleep = Sleep::Awake;
+                std::mem::swap(&mut inbox.new, new);
+                return !inbox.closed;
+            }
+            let most = if timers.is_empty() {
+                None
+            } else {
+                timers.until_next(self.env.now()).map(|d| d.min(LONGEST))
+            };
+            if most.is_some_and(|most| most.is_zero()) {
+                inbox.sleep = Sleep::Awake;
+                return true;
+            }
+            match (fetches.queue().filter(|_| fetches.in_flight() > 0), most) {
+                (Some(queue), _) => {
                     inbox.sleep = Sleep::Reading(Arc::clone(queue));
                     drop(inbox);
-                    fetches.wait(None);
+                    fetches.wait(most);
                     lock(&self.inbox).sleep = Sleep::Awake;
                     return true;
                 }
+                (None, Some(most)) => {
+                    inbox.sleep = Sleep::Idle;
+                    wait_briefly(&self.sent, inbox, most);
+                    inbox = lock(&self.inbox);
+                }
+                (None, None) => {
+                    inbox.sleep = Sleep::Idle;
+                    inbox = wait(&self.sent, inbox, &self.inbox);
+                }
             }
         }
-        inbox.sleep = Sleep::Awake;
-        std::mem::swap(&mut inbox.new, new);
-        !inbox.closed
     }
 }
 

@@ -59,9 +59,24 @@ impl Ticket {
         drop(waker);
     }
 
+    /// Ends the wait, if it goes on; whom to wake.
+    fn expire(&self) -> Option<Waker> {
+        let mut state = lock(&self.state);
+        if state.missing == 0 {
+            return None;
+        }
+        self.given_up.store(true, Relaxed);
+        (state.error, state.missing) = (Some(Error::TimedOut), 0);
+        state.waker.take()
+    }
+
     /// Takes the answer to question `i`; whom to wake, if that was the last.
     fn answer(&self, i: usize, answer: Result<Option<Value>>) -> Option<Waker> {
         let mut state = lock(&self.state);
+        if state.missing == 0 {
+            // The wait is over.
+            return None;
+        }
         match (answer, &mut state.answers) {
             (Ok(value), Answers::One(place)) => *place = value,
             (Ok(value), Answers::Many(places)) => places[i] = value,
@@ -71,7 +86,7 @@ impl Ticket {
                 (state.error, state.missing) = (Some(e), 1);
             }
         }
-        state.missing = state.missing.saturating_sub(1);
+        state.missing -= 1;
         if state.missing == 0 { state.waker.take() } else { None }
     }
 }
@@ -115,6 +130,17 @@ pub(crate) fn tell(mut question: Question, answer: Result<Option<Value>>) {
     let ticket = question.ticket.take();
     if let Some(waker) = ticket.and_then(|ticket| ticket.answer(question.place, answer)) {
         wake(waker);
+    }
+}
+
+/// The time of a ticket is over; false if it was answered or given up before. To be called without any lock.
+pub(super) fn expire(ticket: &Ticket) -> bool {
+    match ticket.expire() {
+        Some(waker) => {
+            wake(waker);
+            true
+        }
+        None => false,
     }
 }
 
