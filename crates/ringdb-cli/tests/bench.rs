@@ -289,3 +289,33 @@ fn a_terminal_sees_how_far_the_bench_is() {
     let quiet = command(bench.replace("/db ", "/db2 ").split_whitespace().skip(1)).output().unwrap();
     assert!(quiet.stderr.is_empty(), "{}", String::from_utf8_lossy(&quiet.stderr));
 }
+
+#[test]
+fn tasks_are_clients_on_every_engine() {
+    for engine in engines() {
+        let line = format!(
+            "bench --workloads fillseq,fillsync,overwrite,readrandom,readmissing --num 3000 --io {engine} --threads 2 \
+             --memtable-bytes 64k --cache-bytes 1m --json -"
+        );
+        let refused = command(format!("{line} --async-tasks 100").split_whitespace()).output().unwrap();
+        assert!(!refused.status.success());
+        let text = String::from_utf8_lossy(&refused.stderr);
+        assert!(text.contains("fillseq has no form for --async-tasks"), "{text}");
+        let line = line.replace("fillseq,", "fillrandom,");
+        // Fewer tasks than threads.
+        let one = command(format!("{line} --async-tasks 1").split_whitespace()).output().unwrap();
+        let rows: Vec<Value> = serde_json::from_slice(&one.stdout).unwrap();
+        assert_eq!(rows[3]["ops"], 3000);
+        let out = command(format!("{line} --async-tasks 100").split_whitespace()).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let rows: Vec<Value> = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(rows.len(), 5);
+        for row in &rows {
+            check_row(row);
+            assert_eq!(row["async_tasks"], 100);
+            let ops = if row["workload"] == "fillsync" { 3 } else { 3000 };
+            assert_eq!(row["ops"], ops, "{row}");
+        }
+        assert!(rows[3]["found"].as_u64().unwrap() > 1500 && rows[4]["found"] == 0, "{rows:?}");
+    }
+}

@@ -65,6 +65,10 @@ pub struct BenchArgs {
     /// Client threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: u16,
+    /// Clients are so many tasks with an operation each, on --threads threads, instead of the threads themselves: for
+    /// fillrandom, overwrite, fillsync, readrandom and readmissing
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["open_loop", "batch_size", "sample"])]
+    pub async_tasks: Option<u32>,
     /// Keys in one write or one multi_get [default: 1, for multireadrandom 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: Option<u32>,

@@ -47,7 +47,7 @@ pub struct Outcome {
 }
 
 /// Latencies up to an hour, to three digits.
-fn histogram() -> Result<Histogram<u64>> {
+pub fn histogram() -> Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).map_err(|e| Failure::Failed(e.to_string()))
 }
 

@@ -17,6 +17,7 @@ mod run;
 mod scan;
 mod source;
 mod target;
+mod tasks;
 mod workload;
 mod ycsb;
 

@@ -71,14 +71,16 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn number(&mut self) -> Option<u64> {
+    /// The next key's number.
+    pub fn number(&mut self) -> Option<u64> {
         match &mut self.order {
             Order::Sequence(range) => range.next(),
             Order::Random => Some(below(&mut self.rng, self.setup.num)),
         }
     }
 
-    fn make(&mut self, n: u64) {
+    /// Makes a key and its value.
+    pub fn make(&mut self, n: u64) {
         self.key.resize(self.setup.keys.size, 0);
         self.setup.keys.write(n, &mut self.key);
         self.setup.values.write(n, self.setup.value_size, &mut self.value);
@@ -167,12 +169,14 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn key_bytes(&self) -> usize {
+    /// Bytes of the keys asked for.
+    pub fn key_bytes(&self) -> usize {
         self.setup.keys.size + usize::from(self.missing)
     }
 
+    /// Whether a key is certainly there.
     #[inline]
-    fn certain(&self, n: u64) -> bool {
+    pub fn certain(&self, n: u64) -> bool {
         !self.missing && self.target.presence.has(n)
     }
 }

@@ -78,6 +78,8 @@ pub struct Row {
     pub open_loop_rate: Option<f64>,
     /// Of the random numbers.
     pub seed: u64,
+    /// Tasks that were the clients, if threads were not.
+    pub async_tasks: Option<u32>,
 }
 
 fn micros(x: f64) -> String {

@@ -15,6 +15,7 @@ use super::row::Row;
 use super::scan::{Seeker, Walker};
 use super::source::{self, Source};
 use super::target::{Setup, Target};
+use super::tasks::drive_tasks;
 use super::workload::Workload;
 use super::ycsb::{self, Client};
 use crate::error::{Result, failed};
@@ -100,6 +101,7 @@ pub fn run(args: &BenchArgs, setup: &Setup, target: &Target, workload: Workload,
         durability: format!("{:?}", target.durability).to_lowercase(),
         compression: format!("{:?}", args.compression).to_lowercase(),
         open_loop_rate: args.open_loop,
+        async_tasks: args.async_tasks,
         seed: args.seed,
     })
 }
@@ -119,6 +121,9 @@ fn default_ops(args: &BenchArgs, workload: Workload) -> Option<u64> {
 impl Run<'_> {
     fn workload(&self, workload: Workload) -> Result<(Outcome, Extra)> {
         use Workload::*;
+        if let Some(tasks) = self.args.async_tasks {
+            return self.by_tasks(workload, tasks as usize);
+        }
         match workload {
             Fillseq => self.fill(true, None),
             Fillrandom | Overwrite => self.fill(false, None),
@@ -137,6 +142,26 @@ impl Run<'_> {
             Compact => self.once(|t| Ok(t.db.compact_range(..)?)),
             Waitforcompaction => self.once(Target::settle),
         }
+    }
+
+    /// The same by tasks instead of threads.
+    fn by_tasks(&self, workload: Workload, tasks: usize) -> Result<(Outcome, Extra)> {
+        use Workload::*;
+        let threads = 0..self.plan.threads.min(tasks);
+        if let Readrandom | Readmissing = workload {
+            let make = |i| self.reader(0, workload == Readmissing, false, i);
+            let (outcome, readers) = drive_tasks(&self.plan, tasks, threads.map(make).collect())?;
+            let found = Some(readers.iter().map(|r| r.found).sum());
+            return Ok((outcome, Extra { batch: 1, found, ..Extra::default() }));
+        }
+        let options = match workload {
+            Fillsync => self.sync_option(),
+            Fillrandom | Overwrite => None,
+            other => return failed(format!("{} has no form for --async-tasks", other.name())),
+        };
+        let make = |i| self.writer(Order::Random, 1, options, i);
+        let (outcome, _) = drive_tasks(&self.plan, tasks, threads.map(make).collect())?;
+        Ok((outcome, Extra { batch: 1, ..Extra::default() }))
     }
 
     fn drive<W: Worker>(&self, make: impl Fn(usize) -> W) -> Result<(Outcome, Vec<W>)> {

@@ -68,7 +68,7 @@ pub fn notes(rows: &[Row]) -> String {
         text += "page cache: files were read, but not the device (both: some of it was); --direct-reads reads the device\n";
     }
     let engines: std::collections::BTreeSet<&str> = rows.iter().map(|r| r.io.as_str()).collect();
-    let lone = |r: &&Row| r.batch_size <= 1 && LONE.contains(&r.workload.as_str());
+    let lone = |r: &&Row| r.batch_size <= 1 && r.async_tasks.is_none() && LONE.contains(&r.workload.as_str());
     if engines.len() > 1
         && let Some(r) = rows.iter().find(lone)
     {
@@ -123,5 +123,8 @@ mod tests {
         );
         let batches = two.map(|r| Row { batch_size: 64, workload: "multireadrandom".into(), ..r });
         assert!(!notes(&batches).contains("pread"));
+        let tasks =
+            batches.map(|r| Row { batch_size: 1, async_tasks: Some(8), workload: "readrandom".into(), ..r });
+        assert!(!notes(&tasks).contains("pread"));
     }
 }
