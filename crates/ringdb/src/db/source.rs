@@ -225,8 +225,13 @@ impl LevelCursor {
 
     fn go_to(&mut self, at: usize) {
         if at != self.at {
-            self.at = at;
             let table = Arc::clone(&self.tables()[at]);
+            let (first, second) = (self.at.min(at), self.at.max(at));
+            debug_assert!(
+                self.tables()[first].meta().largest < self.tables()[second].meta().smallest,
+                "a level's tables are disjoint and in key order"
+            );
+            self.at = at;
             self.cursor.go_to(&table);
         }
     }
@@ -316,5 +321,29 @@ impl Cursor for LevelCursor {
     fn prev(&mut self) -> Result<()> {
         self.cursor.prev()?;
         self.backward_if_over()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::{Fixture, Plan};
+    use crate::manifest::Version;
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a level's tables are disjoint and in key order")]
+    fn a_step_to_a_table_out_of_order_is_noticed() {
+        let f = Fixture::new(Plan::default());
+        let mut levels = f.views.newest().version.levels().to_vec();
+        let last = levels.pop().expect("a last level");
+        let swapped = vec![vec![], vec![last[1].clone(), last[0].clone()]];
+        let map = Arc::new(TableMap::new(&Version::unchecked(swapped)));
+        let bounds = Arc::new(Bounds { lower: vec![], upper: None });
+        let mut cursor = LevelCursor::new(&map, 0, &bounds, true).expect("tables");
+        cursor.seek_to_first().unwrap();
+        while cursor.valid() {
+            cursor.next().unwrap();
+        }
     }
 }

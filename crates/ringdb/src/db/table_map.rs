@@ -124,6 +124,13 @@ impl TableMap {
         Level { sorted, tables: &self.tables[sorted.first..sorted.first + sorted.heads.len()] }
     }
 
+    /// Whether level 0 is newest first, and the other levels are in key order and disjoint.
+    pub fn is_in_order(&self) -> bool {
+        let level0 = self.level0().windows(2).all(|w| w[0].meta().max_seq >= w[1].meta().max_seq);
+        let disjoint = |w: &[Arc<Table>]| w[0].meta().largest < w[1].meta().smallest;
+        level0 && (0..self.level_count()).all(|i| self.level(i).tables().windows(2).all(disjoint))
+    }
+
     /// All tables.
     #[cfg(test)]
     pub fn tables(&self) -> &[Arc<Table>] {

@@ -31,6 +31,10 @@ impl View {
     /// A view; `immutables` are newest first.
     pub fn new(active: Arc<Memtable>, immutables: Vec<Arc<Memtable>>, version: Arc<Version<Table>>) -> View {
         let map = Arc::new(TableMap::new(&version));
+        debug_assert!(
+            map.is_in_order(),
+            "level 0 is newest first, other levels are disjoint and in key order"
+        );
         View { active, immutables, version, map }
     }
 
@@ -101,6 +105,10 @@ impl Views {
             memtables.all(|m| !Arc::ptr_eq(m, &view.active)),
             "the active memtable is none that waits for its flush"
         );
+        assert!(
+            keeps_order(&self.newest.get(), &view),
+            "memtables stay newest first: a new one comes to the front, the oldest leave"
+        );
         self.newest.store(Arc::new(view));
     }
 
@@ -131,5 +139,69 @@ impl Views {
         let mut readable = vec![self.visible()];
         readable.extend(self.snapshots.live());
         readable
+    }
+}
+
+/// Whether the memtables of `next` are those of `before` without some of the oldest, behind at most one new one.
+fn keeps_order(before: &View, next: &View) -> bool {
+    let new = usize::from(!Arc::ptr_eq(&before.active, &next.active));
+    let mut old = before.memtables();
+    next.memtables().skip(new).all(|m| old.next().is_some_and(|o| Arc::ptr_eq(m, o)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::testing::{Fixture, Plan};
+
+    fn fixture() -> (Fixture, Arc<View>) {
+        let f = Fixture::new(Plan::default());
+        let view = f.views.newest();
+        (f, view)
+    }
+
+    #[test]
+    fn memtables_come_to_the_front_and_leave_from_the_back() {
+        let (f, view) = fixture();
+        let (active, waiting) = (view.active.clone(), view.immutables.clone());
+        let fresh = Memtable::new(1 << 20).0;
+        f.views.publish(view.with_memtables(fresh.clone(), [&[active.clone()][..], &waiting].concat()));
+        f.views.publish(view.with_memtables(fresh.clone(), vec![active]));
+        f.views.publish(view.with_memtables(fresh, vec![]));
+    }
+
+    #[test]
+    #[should_panic(expected = "memtables stay newest first")]
+    fn memtables_out_of_order_are_not_published() {
+        let (f, view) = fixture();
+        let oldest_first = view.immutables.iter().rev().cloned().collect();
+        f.views.publish(view.with_memtables(view.active.clone(), oldest_first));
+    }
+
+    #[test]
+    #[should_panic(expected = "memtables stay newest first")]
+    fn a_memtable_that_is_not_the_oldest_does_not_leave() {
+        let (f, view) = fixture();
+        f.views.publish(view.with_memtables(view.active.clone(), view.immutables[1..].to_vec()));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "disjoint and in key order")]
+    fn a_level_out_of_order_is_noticed() {
+        let (_f, view) = fixture();
+        let mut levels = view.version.levels().to_vec();
+        levels[6].swap(0, 1);
+        View::new(view.active.clone(), vec![], Arc::new(Version::unchecked(levels)));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "level 0 is newest first")]
+    fn a_level_0_out_of_order_is_noticed() {
+        let (_f, view) = fixture();
+        let mut levels = view.version.levels().to_vec();
+        levels[0].reverse();
+        View::new(view.active.clone(), vec![], Arc::new(Version::unchecked(levels)));
     }
 }

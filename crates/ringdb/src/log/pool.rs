@@ -120,6 +120,7 @@ impl Log {
         {
             let mut p = lock(&self.pool);
             for s in released {
+                assert!(p.free.iter().all(|free| free.number != s.number), "a segment is released once");
                 if s.size == self.options.segment_bytes && p.free.len() < self.options.keep_free {
                     let map = lock(&s.map).take();
                     p.free.push(s.reborn(map));

@@ -256,3 +256,13 @@ fn a_stopped_log_gives_its_first_reason() {
     assert!(matches!(log.sync_to(pos), Err(Error::Stopped(_))));
     assert!(matches!(log.prepare(), Err(Error::Stopped(_)) | Ok(())));
 }
+
+#[test]
+#[should_panic(expected = "a segment is released once")]
+fn a_segment_that_is_released_twice_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, w) = Log::create(&io(), &home(dir.path()), small(Medium::Mapped), numbers(1)).unwrap();
+    let twin = lock(&log.live)[0].clone();
+    lock(&log.live).extend([twin.clone(), twin]);
+    log.release(w.segment() + 1);
+}

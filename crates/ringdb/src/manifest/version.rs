@@ -71,6 +71,12 @@ impl<T: AsRef<TableMeta>> Version<T> {
         Ok(Version { levels })
     }
 
+    /// These levels, whether they are in order or not.
+    #[cfg(test)]
+    pub fn unchecked(levels: Vec<Vec<Arc<T>>>) -> Version<T> {
+        Version { levels }
+    }
+
     /// All levels: level 0 newest first, the others by smallest key.
     pub fn levels(&self) -> &[Vec<Arc<T>>] {
         &self.levels

@@ -124,6 +124,19 @@ impl<C: Cursor> MergeCursor<C> {
         if self.anchor.doubtful(self.comparisons.get()) {
             self.renew_anchor();
         }
+        debug_assert!(self.stands_first(), "a merge stands on the first of its sources' versions");
+    }
+
+    /// Whether no other source stands before the winner. So it must be even if sources are out of order themselves,
+    /// as a table may be whose index is wrong.
+    fn stands_first(&self) -> bool {
+        let current = self.current();
+        let here = &self.sources[current];
+        let behind = if self.backward { Ordering::Less } else { Ordering::Greater };
+        self.sources.iter().filter(|s| s.valid()).all(|s| {
+            let order = || s.key().cmp(here.key()).then_with(|| here.seq().cmp(&s.seq()));
+            here.valid() && [Ordering::Equal, behind].contains(&order())
+        })
     }
 
     /// Moves the other sources to the other side of the current version and changes the direction.

@@ -207,3 +207,61 @@ fn an_error_of_a_source_leaves_no_position() {
         }
     }
 }
+
+/// A source that moves by itself, which the merge cannot know.
+struct Slipping {
+    inner: VecCursor,
+    slips: std::rc::Rc<Cell<bool>>,
+}
+
+impl Cursor for Slipping {
+    fn valid(&self) -> bool {
+        self.inner.valid()
+    }
+    fn key(&self) -> &[u8] {
+        if self.slips.get() { b"a" } else { self.inner.key() }
+    }
+    fn seq(&self) -> Seq {
+        self.inner.seq()
+    }
+    fn kind(&self) -> Kind {
+        self.inner.kind()
+    }
+    fn value(&self) -> &[u8] {
+        self.inner.value()
+    }
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        self.inner.seek(key)
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.inner.seek_to_first()
+    }
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.inner.seek_to_last()
+    }
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.inner.seek_before(key)
+    }
+    fn next(&mut self) -> Result<()> {
+        self.inner.next()
+    }
+    fn prev(&mut self) -> Result<()> {
+        self.inner.prev()
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "a merge stands on the first of its sources' versions")]
+fn a_version_that_was_passed_over_is_noticed() {
+    let source = |keys: [&str; 2], slips| {
+        let entry = |k: &str| Entry { key: k.into(), seq: 1, kind: Kind::Put, value: vec![] };
+        Slipping { inner: VecCursor::new(keys.map(entry).to_vec()), slips }
+    };
+    let slips = std::rc::Rc::new(Cell::new(false));
+    let mut merge =
+        MergeCursor::new(vec![source(["b", "c"], std::rc::Rc::default()), source(["d", "e"], slips.clone())]);
+    merge.seek_to_first().unwrap();
+    slips.set(true);
+    merge.next().unwrap();
+}
