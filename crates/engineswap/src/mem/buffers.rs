@@ -8,7 +8,6 @@ use super::{AlignedBuf, Region};
 /// Equal buffers in one mapping: on huge pages of the system's pool if it has enough, else on what the kernel gives.
 pub struct BufArena {
     pages: Pages,
-    huge: bool,
     buf_bytes: usize,
     free: Mutex<Vec<u32>>,
 }
@@ -19,10 +18,8 @@ impl BufArena {
         let size = buf_bytes.max(1).checked_next_multiple_of(AlignedBuf::ALIGN);
         let sizes = size.and_then(|s| Some((s, s.checked_mul(count)?))).filter(|_| count < u32::MAX as usize);
         let Some((buf_bytes, bytes)) = sizes else { panic!("{count} buffers of {buf_bytes} bytes") };
-        let huge = Pages::from_pool(bytes);
         Arc::new(BufArena {
-            huge: huge.is_some(),
-            pages: huge.unwrap_or_else(|| Pages::reserve(bytes)),
+            pages: Pages::from_pool(bytes).unwrap_or_else(|| Pages::reserve(bytes)),
             buf_bytes,
             free: Mutex::new((0..count as u32).rev().collect()),
         })
@@ -45,11 +42,6 @@ impl BufArena {
 
     fn list(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether it lies on huge pages of the system's pool (`vm.nr_hugepages`).
-    pub fn on_pool_pages(&self) -> bool {
-        self.huge
     }
 
     /// Its memory, to be registered ([`crate::Io::register_buffers`]), which backs all of it at once.

@@ -23,22 +23,22 @@ use crate::{Env, Error, Options, Result, WriteOptions};
 /// Locks, in the order in which they may be taken: the commit queue's, the manifest's (in `VersionSet`), the tree's,
 /// the keyspaces'. Only the manifest's is held while waiting for the disk.
 pub(crate) struct Core {
-    pub io: Io,
-    pub env: Arc<dyn Env>,
-    pub dir: PathBuf,
-    pub options: Options,
-    pub health: Arc<Health>,
-    pub tree: Arc<LsmTree>,
-    pub views: Arc<Views>,
-    pub cache: Arc<Cache>,
-    pub keyspaces: Arc<Keyspaces>,
+    pub(super) io: Io,
+    pub(super) env: Arc<dyn Env>,
+    pub(super) dir: PathBuf,
+    pub(super) options: Options,
+    pub(super) health: Arc<Health>,
+    pub(super) tree: Arc<LsmTree>,
+    pub(super) views: Arc<Views>,
+    pub(super) cache: Arc<Cache>,
+    pub(super) keyspaces: Arc<Keyspaces>,
     /// `None` when opened read-only.
-    pub write_side: Option<Arc<WriteSide>>,
-    pub quarantine: Arc<Quarantine>,
+    pub(super) write_side: Option<Arc<WriteSide>>,
+    pub(super) quarantine: Arc<Quarantine>,
     pub(super) reactor: Reactor,
     pub(super) committer: Committer,
     /// What was lost to damage when the store was opened, with `recover_damaged_log`.
-    pub recovered_damage: Option<String>,
+    pub(super) recovered_damage: Option<String>,
 }
 
 impl Core {
