@@ -390,9 +390,11 @@ impl SharedQueue {
                 Ok(())
             }
             Some(waiter) => {
+                // What comes back to a pool rings no bell.
+                let nap = s.raw.starving().then_some(NAP);
                 s.waiting.looking = Some(Want::Count(1));
                 drop(s);
-                let waited = waiter.wait_at_most(most);
+                let waited = waiter.wait_at_most(nap.into_iter().chain(most).min());
                 s = self.lock();
                 s.waiting.looking = None;
                 waited

@@ -1,6 +1,7 @@
 //! Waits that other threads and the time end.
 
 use super::*;
+use crate::mem::ReadPool;
 
 #[test]
 fn a_wait_is_ended_by_completions_by_wakes_and_by_time() {
@@ -44,4 +45,35 @@ fn a_failing_queue_ends_the_wait() {
     failing.store(true, SeqCst);
     bounded(|| assert!(q.wait_or_wake(None).is_err()));
     assert!(q.pop().is_some_and(|done| done.result.is_err()));
+}
+
+#[test]
+fn a_buffer_that_comes_back_to_its_pool_ends_the_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    for io in engines() {
+        let f = filled(&io, dir.path(), 2);
+        let (q, pool) = (io.shared_queue(8).unwrap(), ReadPool::new(4096, 1));
+        let next = || {
+            loop {
+                q.wait_or_wake(None).unwrap();
+                if let Some(done) = q.pop() {
+                    break done;
+                }
+            }
+        };
+        let start = |n| pushed(&q, Op::read(&f, n * 4096, 4096, Buf::Pool(pool.clone()), P).user(n));
+        bounded(|| {
+            start(0);
+            let first = next();
+            start(1);
+            std::thread::scope(|s| {
+                s.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(20));
+                    drop(first);
+                });
+                let second = next();
+                assert_eq!((second.user, second.result.unwrap()), (1, 4096), "{}", io.info().uri);
+            });
+        });
+    }
 }
