@@ -1,3 +1,5 @@
+use std::task::{Context, Poll, Waker};
+
 use super::fetches::Asker;
 use super::*;
 use crate::db::get::Look;
@@ -88,4 +90,20 @@ fn what_nobody_waits_for_is_not_read() {
     fetches.start();
     assert_eq!((fetches.in_flight(), counters.reads.load(Relaxed)), (0, 0));
     assert!(fetches.take_finished().is_empty());
+}
+
+#[test]
+fn of_several_errors_the_first_is_told() {
+    let ticket = Ticket::new(Waker::noop().clone(), 4, Answers::Many(vec![None, None, None, None]));
+    let [a, b, c, d] = [0, 1, 2, 3].map(|i| Question::new(&ticket, i));
+    tell(a, Ok(None));
+    tell(b, Err(Error::Invalid("first".into())));
+    tell(c, Err(Error::Invalid("second".into())));
+    // What nobody wants any more is let go of unanswered.
+    drop(d);
+    match ticket.poll(&Context::from_waker(Waker::noop())) {
+        Poll::Ready(Err(Error::Invalid(what))) => assert_eq!(what, "first"),
+        Poll::Ready(Err(e)) => panic!("{e}"),
+        _ => panic!("an error"),
+    }
 }

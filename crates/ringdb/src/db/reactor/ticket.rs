@@ -81,9 +81,10 @@ impl Ticket {
             (Ok(value), Answers::One(place)) => *place = value,
             (Ok(value), Answers::Many(places)) => places[i] = value,
             (Err(e), _) => {
-                // The rest need not be looked for.
+                // The rest need not be looked for. What is then let go of has errors of its own, which say less.
                 self.given_up.store(true, Relaxed);
-                (state.error, state.missing) = (Some(e), 1);
+                state.error.get_or_insert(e);
+                state.missing = 1;
             }
         }
         state.missing -= 1;
