@@ -200,10 +200,11 @@ impl FrameArena {
         self.alloc()
     }
 
-    /// Whether a frame that is published now will soon cost another its place.
-    pub fn is_full(&self) -> bool {
+    /// Whether a frame that is published now will soon cost another its place, where up to `in_hand` frames at a time
+    /// are allocated and freed again: what they leave free is no room.
+    pub fn is_full(&self, in_hand: usize) -> bool {
         let limit = self.limit();
-        self.in_use() + 2 * RESERVE.min(limit / 8) >= limit
+        self.in_use() + 2 * RESERVE.min(limit / 8) + in_hand.min(limit / 8) >= limit
     }
 
     /// Unlinks up to `frames` published frames that have not been used lately. They are free after the grace, if they

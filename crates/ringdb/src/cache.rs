@@ -26,6 +26,8 @@ pub(crate) use large::LargeBlocks;
 const FLOOR_FRAMES: usize = 64;
 /// Of the misses in a full cache, one in so many brings its block in. A power of two.
 const ADMITTED: u64 = 8;
+/// Blocks that a reactor or a multi-get has in hand at a time.
+const IN_HAND: usize = 256;
 /// Counters are kept apart for this many threads.
 const STRIPES: usize = 16;
 
@@ -112,11 +114,16 @@ impl Cache {
 
     /// Whether a block that was missed and can be had again at little cost should be cached: as long as there is room
     /// always, then one in [`ADMITTED`], so that hot blocks get in after some misses and the others do not make work
-    /// and push them out. (Random admission; what it needs to know of a block is nothing.)
-    pub fn admits(&self) -> bool {
-        let missed = self.stripe().misses.load(Relaxed);
-        // Not each n-th: a loop over as many blocks would bring the same one each time.
-        !self.arena.is_full() || missed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - ADMITTED.ilog2()) == 0
+    /// and push them out. (Random admission; what it needs to know of a block is a number to draw by.)
+    pub fn admits(&self, block: u32) -> bool {
+        if !self.arena.is_full(IN_HAND) {
+            return true;
+        }
+        // Not each n-th miss: a loop over as many blocks would bring the same one each time. And by the block too,
+        // since what is missed together is counted at once.
+        let missed = self.stripe().misses.load(Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let draw = missed.wrapping_add(u64::from(block).wrapping_mul(0xD1B5_4A32_D192_ED03));
+        draw >> (64 - ADMITTED.ilog2()) == 0
     }
 
     /// The cache of blocks larger than a frame.
@@ -275,19 +282,48 @@ mod tests {
     fn a_full_cache_admits_few_and_none_for_ever_out() {
         let cache = Cache::new(4 << 20, 4096);
         let slots = cache.slots(1024);
-        let full = cache.frame_limit() - 128;
+        let full = cache.frame_limit() - 256;
         for i in 0..full {
-            assert!(cache.admits(), "{i} of {full} frames");
+            assert!(cache.admits(i as u32), "{i} of {full} frames");
             slots.publish(i, cache.frame().unwrap()).unwrap();
         }
         // A loop over as many blocks as one in so many are let in: each gets its turn.
         let mut admitted = [0; ADMITTED as usize];
         for i in 0..8000 {
             cache.count_misses(1);
-            admitted[i % ADMITTED as usize] += u32::from(cache.admits());
+            admitted[i % ADMITTED as usize] += u32::from(cache.admits(0));
         }
         let all: u32 = admitted.iter().sum();
         assert!((900..1100).contains(&all) && admitted.iter().all(|n| *n > 80), "{admitted:?}");
+    }
+
+    #[test]
+    fn blocks_that_are_missed_together_are_admitted_as_seldom() {
+        let cache = Cache::new(16 << 20, 4096);
+        let slots = cache.slots(20_000);
+        for i in 0..4096 {
+            slots.publish(i, cache.frame().unwrap()).unwrap();
+        }
+        // As many as a reactor or a multi-get has in hand.
+        let mut numbers = 5000..;
+        for together in [16, 64, 256] {
+            let mut admitted = Vec::new();
+            for _ in 0..4000 / together {
+                cache.count_misses(together);
+                let frames: Vec<_> = (0..together).map(|_| cache.frame().unwrap()).collect();
+                let mut n = 0;
+                for (frame, i) in frames.into_iter().zip(&mut numbers) {
+                    if cache.admits(i as u32) {
+                        slots.publish(i, frame).unwrap();
+                        n += 1;
+                    }
+                }
+                admitted.push(n);
+            }
+            let all: usize = admitted.iter().sum();
+            assert!((300..700).contains(&all), "{all} of 4,000, {together} together");
+            assert!(admitted.iter().all(|n| n * 3 < together as usize), "{together} together: {admitted:?}");
+        }
     }
 
     #[test]

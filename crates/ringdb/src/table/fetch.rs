@@ -327,7 +327,7 @@ impl Table {
     pub fn keep(&self, number: u32, block: Block) -> Block {
         match block {
             // A miss that the page cache answers is cheap: a block has to come often to push another out.
-            Block::Own(frame) if !self.reads_direct() && !self.cache().admits() => Block::Own(frame),
+            Block::Own(frame) if !self.reads_direct() && !self.cache().admits(number) => Block::Own(frame),
             Block::Own(frame) => match self.slots().publish_pinned(number as usize, frame) {
                 Ok(pinned) => Block::Pinned(pinned),
                 // Another reader was faster; this copy is as good.
