@@ -259,7 +259,7 @@ fn the_study_of_options_runs() {
     let json = dir.path().join("study.json");
     let study = |only: &str| {
         let mut c = std::process::Command::new(&tool);
-        c.args(["--rounds", "1", "--seconds", "0.05", "--size", "4m", "--only", only, "--ringdb"]);
+        c.args(["--rounds", "1", "--seconds", "0.3", "--size", "4m", "--only", only, "--ringdb"]);
         c.arg(env!("CARGO_BIN_EXE_ringdb")).arg("--dir").arg(dir.path()).arg("--json").arg(&json);
         c.output().unwrap()
     };
