@@ -358,3 +358,99 @@ fn an_engine_without_queues_and_reads_that_fail() {
     disk.fail_reads(None);
     some().zip(join_all(some().map(|i| db.get_async(key(i))))).for_each(|(i, got)| check(i, got));
 }
+
+/// Where the first keys of a table lie, and none of those from number 2000 on.
+const BEGINNING: std::ops::Range<u64> = 0..24_000;
+
+/// The name of the table with the first keys.
+fn first_table(dir: &std::path::Path) -> String {
+    let names = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".sst")).min().unwrap()
+}
+
+/// A store of which each read at the beginning of the first table hangs, with polled futures of a key that lies there.
+/// With queues that threads share, or without any.
+fn hanging(dir: &std::path::Path, queues: bool) -> (Db, Arc<failing::Dying>, Vec<(u64, GetFuture)>) {
+    drop(filled(dir, "posix", false));
+    let (io, disk) = failing::dying(i64::MAX, ringdb::engineswap::ErrorKind::Io);
+    let options = Options::default().with_cache_bytes(1 << 20);
+    let db = Db::open_with_env(dir, options, io, ringdb::SystemEnv::shared()).unwrap();
+    // No queue is to be had at first; that passes.
+    check(KEYS - 1, block_on(db.get_async(key(KEYS - 1))));
+    disk.give_shared_queues(queues);
+    disk.hold_reads(Some((&first_table(dir), BEGINNING)));
+    let mut first: Vec<_> = (0..12).map(|_| (5, db.get_async(key(5)))).collect();
+    assert!(first.iter_mut().all(|(_, future)| poll_once(future).is_pending()));
+    disk.wait_for_held(1);
+    (db, disk, first)
+}
+
+#[test]
+fn a_read_that_hangs_holds_up_no_other() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (db, disk, mut first) = hanging(dir.path(), true);
+    for i in (2000..KEYS).step_by(1000) {
+        check(i, block_on(db.get_async(key(i))));
+    }
+    let keys: Vec<_> = (0..1000).map(|i| key(5000 + 7 * i)).collect();
+    let all = block_on(db.multi_get_async(&keys)).unwrap();
+    (5000..).step_by(7).zip(all).for_each(|(i, got)| check(i, Ok(got)));
+    assert!(first.iter_mut().all(|(_, future)| poll_once(future).is_pending()));
+    // Given up: the read goes on for the others.
+    first.drain(..3);
+    disk.hold_reads(None);
+    first.into_iter().for_each(|(i, future)| check(i, block_on(future)));
+}
+
+#[test]
+fn a_failing_read_fails_for_all_who_wait_for_it() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (db, disk, first) = hanging(dir.path(), true);
+    let both = [key(5), key(9001)];
+    let mut also = db.multi_get_async(&both);
+    assert!(poll_once(&mut also).is_pending());
+    disk.fail_reads(Some((&first_table(dir.path()), BEGINNING)));
+    disk.hold_reads(None);
+    let eio = |e: &Error| matches!(e, Error::Io(e) if e.kind() == ringdb::engineswap::ErrorKind::Io);
+    assert!(block_on(also).is_err_and(|e| eio(&e)));
+    for (_, future) in first {
+        assert!(block_on(future).is_err_and(|e| eio(&e)));
+    }
+    // One read for all; posix tries without waiting first.
+    assert!(disk.failed_reads() <= 2, "{}", disk.failed_reads());
+    disk.fail_reads(None);
+    check(5, block_on(db.get_async(key(5))));
+}
+
+#[test]
+fn closing_answers_before_a_read_that_hangs_is_back() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (db, disk, first) = hanging(dir.path(), true);
+    let closing = std::thread::spawn(move || db.close());
+    for (_, future) in first {
+        assert!(matches!(block_on(future), Err(Error::Closed)));
+    }
+    // Its buffer is the device's until then.
+    assert!(!closing.is_finished());
+    disk.hold_reads(None);
+    closing.join().unwrap().unwrap();
+}
+
+#[test]
+fn without_queues_answers_do_not_wait_for_all_reads() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (db, disk, first) = hanging(dir.path(), false);
+    // Far more than are read in one go, behind the first.
+    let mut more: Vec<_> = (1000..KEYS).map(|i| (i, db.get_async(key(i)))).collect();
+    more.retain_mut(|(_, future)| poll_once(future).is_pending());
+    assert!(more.len() > 1000, "{}", more.len());
+    let last = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let last = last.filter(|name| name.ends_with(".sst")).max().unwrap();
+    disk.hold_reads(Some((&last, 0..u64::MAX)));
+    first.into_iter().for_each(|(i, future)| check(i, block_on(future)));
+    disk.wait_for_held(1);
+    // One of the last hangs: those in front of it are answered.
+    more.drain(..100).for_each(|(i, future)| check(i, block_on(future)));
+    disk.hold_reads(None);
+    more.into_iter().for_each(|(i, future)| check(i, block_on(future)));
+}

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
 
 use ringdb::engineswap::engine::{Engine, Lends, RawFile, RawMap, RawQueue};
 use ringdb::engineswap::{
     Alignment, Buf, DirEntry, Done, EngineInfo, Error, ErrorKind, File, FileLock, Io, Metadata, Op, OpKind,
-    OpenHow, Purpose, Result,
+    OpenHow, Purpose, Result, open_engine,
 };
 
 /// How many changes still succeed, and how the next ones fail.
@@ -17,12 +17,19 @@ pub struct Dying {
     left: AtomicI64,
     kind: ErrorKind,
     /// Reads of files whose names end so fail, from this offset to that.
-    bad: Mutex<Option<(String, Range<u64>)>>,
+    bad: Mutex<Option<Bytes>>,
     failed_reads: AtomicI64,
     /// Called before each open and read of a file.
     before_read: Mutex<Option<Hook>>,
+    /// Reads of files whose names end so hang, from this offset to that; and how many do.
+    stuck: Mutex<(Option<Bytes>, usize)>,
+    unstuck: Condvar,
+    /// There are queues that threads share.
+    shared_queues: AtomicBool,
 }
 
+/// Of files whose names end so.
+type Bytes = (String, Range<u64>);
 type Hook = Box<dyn FnMut() + Send>;
 
 impl Dying {
@@ -44,6 +51,29 @@ impl Dying {
         *self.before_read.lock().unwrap() = Some(Box::new(hook));
     }
 
+    /// Reads that touch these bytes of files whose names end so hang from now on; `None`: none does, nor any longer.
+    #[allow(dead_code)] // not every test reads
+    pub fn hold_reads(&self, bytes: Option<(&str, Range<u64>)>) {
+        self.stuck.lock().unwrap().0 = bytes.map(|(name, range)| (name.to_string(), range));
+        self.unstuck.notify_all();
+    }
+
+    /// Waits until so many reads hang.
+    #[allow(dead_code)] // not every test reads
+    pub fn wait_for_held(&self, n: usize) {
+        let start = std::time::Instant::now();
+        while self.stuck.lock().unwrap().1 != n {
+            assert!(start.elapsed().as_secs() < 100, "other than {n} reads hang");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether queues that threads share are to be had: posix's. Not at first.
+    #[allow(dead_code)] // not every test reads
+    pub fn give_shared_queues(&self, give: bool) {
+        self.shared_queues.store(give, SeqCst);
+    }
+
     fn step(&self) {
         if let Some(hook) = &mut *self.before_read.lock().unwrap() {
             hook();
@@ -58,12 +88,22 @@ impl Dying {
 
     fn read(&self, path: &Path, offset: u64, len: u64) -> Result<()> {
         self.step();
+        let meets = |bytes: &Option<Bytes>| {
+            bytes.as_ref().is_some_and(|(name, bytes)| {
+                path.to_string_lossy().ends_with(name.as_str())
+                    && offset < bytes.end
+                    && bytes.start < offset + len
+            })
+        };
+        let mut stuck = self.stuck.lock().unwrap();
+        while meets(&stuck.0) {
+            stuck.1 += 1;
+            stuck = self.unstuck.wait(stuck).unwrap();
+            stuck.1 -= 1;
+        }
+        drop(stuck);
         match &*self.bad.lock().unwrap() {
-            Some((name, bad))
-                if path.to_string_lossy().ends_with(name.as_str())
-                    && offset < bad.end
-                    && bad.start < offset + len =>
-            {
+            bad if meets(bad) => {
                 self.failed_reads.fetch_add(1, SeqCst);
                 Err(Error::from_errno("read", 5).at(path).range(offset, len))
             }
@@ -87,9 +127,11 @@ pub fn dying(after: i64, kind: ErrorKind) -> (Io, Arc<Dying>) {
         bad: Mutex::new(None),
         failed_reads: AtomicI64::new(0),
         before_read: Mutex::new(None),
+        stuck: Mutex::default(),
+        unstuck: Condvar::new(),
+        shared_queues: AtomicBool::new(false),
     });
-    let io = Io::from_uri("posix").unwrap();
-    (Io::from_engine(Arc::new(DyingEngine { io, state: state.clone(), queues: None })), state)
+    dying_with(state, None)
 }
 
 type Queues = Box<dyn Fn() -> Box<dyn RawQueue + Send> + Send + Sync>;
@@ -98,12 +140,18 @@ type Queues = Box<dyn Fn() -> Box<dyn RawQueue + Send> + Send + Sync>;
 #[allow(dead_code)] // not every test has queues
 pub fn with_queues(queues: impl Fn() -> Box<dyn RawQueue + Send> + Send + Sync + 'static) -> Io {
     let state = dying(i64::MAX, ErrorKind::Io).1;
-    let io = Io::from_uri("posix").unwrap();
-    Io::from_engine(Arc::new(DyingEngine { io, state, queues: Some(Box::new(queues)) }))
+    dying_with(state, Some(Box::new(queues))).0
+}
+
+fn dying_with(state: Arc<Dying>, queues: Option<Queues>) -> (Io, Arc<Dying>) {
+    let engine = open_engine("posix").unwrap();
+    let io = Io::from_engine(engine.clone());
+    (Io::from_engine(Arc::new(DyingEngine { io, engine, state: state.clone(), queues })), state)
 }
 
 struct DyingEngine {
     io: Io,
+    engine: Arc<dyn Engine>,
     state: Arc<Dying>,
     queues: Option<Queues>,
 }
@@ -156,9 +204,10 @@ impl Engine for DyingEngine {
     fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>> {
         Ok(Box::new(DyingQueue { depth: depth as usize, todo: VecDeque::new(), done: VecDeque::new() }))
     }
-    fn shared_queue(&self, _depth: u32) -> Result<Box<dyn RawQueue + Send>> {
+    fn shared_queue(&self, depth: u32) -> Result<Box<dyn RawQueue + Send>> {
         match &self.queues {
             Some(queues) => Ok(queues()),
+            None if self.state.shared_queues.load(SeqCst) => self.engine.shared_queue(depth),
             None => Err(Error::new(ErrorKind::Unsupported, "queue", "none is shared")),
         }
     }

@@ -97,6 +97,11 @@ impl<T: Asker> Fetches<T> {
         self.in_flight
     }
 
+    /// Whether there is nothing to wait for: some reads were not started, and none is in flight.
+    pub fn has_more(&self) -> bool {
+        self.in_flight == 0 && !self.backlog.is_empty()
+    }
+
     /// What other threads wake to end [`Fetches::wait`].
     pub fn queue(&self) -> Option<&Arc<SharedQueue>> {
         self.queue.as_ref()
@@ -169,27 +174,26 @@ impl<T: Asker> Fetches<T> {
         None
     }
 
-    /// Starts as many reads as the window allows, in one submission.
+    /// Starts as many reads as the window allows, in one submission. Without a queue it does them, and leaves the
+    /// others to the next call.
     pub fn start(&mut self) {
-        while !self.backlog.is_empty() {
-            let queue = self.ready_queue();
-            let ops = self.next_ops();
-            if ops.is_empty() {
-                return;
-            }
-            self.counters.reads.fetch_add(ops.len() as u64, Relaxed);
-            self.counters.submissions.fetch_add(1, Relaxed);
-            let refused = match queue {
-                Some(queue) => queue.start_all(ops).err().unwrap_or_default(),
-                None => ops,
-            };
-            if refused.is_empty() {
-                return;
-            }
-            // Without a queue (no descriptors, no memory) they are done one by one: slower, and that is all.
-            for op in refused {
-                self.done(op.user as usize, |read| read.by_plain_call(purpose::USER_READ));
-            }
+        if self.backlog.is_empty() {
+            return;
+        }
+        let queue = self.ready_queue();
+        let ops = self.next_ops();
+        if ops.is_empty() {
+            return;
+        }
+        self.counters.reads.fetch_add(ops.len() as u64, Relaxed);
+        self.counters.submissions.fetch_add(1, Relaxed);
+        let refused = match queue {
+            Some(queue) => queue.start_all(ops).err().unwrap_or_default(),
+            None => ops,
+        };
+        // Without a queue (no descriptors, no memory) they are done one by one: slower, and that is all.
+        for op in refused {
+            self.done(op.user as usize, |read| read.by_plain_call(purpose::USER_READ));
         }
     }
 

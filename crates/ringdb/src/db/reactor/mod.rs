@@ -146,8 +146,10 @@ impl Shared {
             new.drain(..).for_each(|lookup| fetches.add(lookup));
             fetches.start();
             fetches.reap();
-            // What is needed next is on its way before anybody is told of what is there.
-            fetches.start();
+            // What is needed next is on its way before anybody is told of what is there; unless it would be done here.
+            if fetches.queue().is_some() {
+                fetches.start();
+            }
             for (question, answer) in fetches.take_finished() {
                 tell(question, answer);
             }
@@ -161,7 +163,7 @@ impl Shared {
         let mut inbox = lock(&self.inbox);
         loop {
             inbox.timed.drain(..).for_each(|(at, ticket)| timers.add(at, &ticket));
-            if inbox.closed || !inbox.new.is_empty() {
+            if inbox.closed || !inbox.new.is_empty() || fetches.has_more() {
                 inbox.sleep = Sleep::Awake;
                 std::mem::swap(&mut inbox.new, new);
                 return !inbox.closed;
