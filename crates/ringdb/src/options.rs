@@ -40,7 +40,7 @@ pub struct Options {
     /// Budget in bytes for all that the store keeps in memory: cached blocks, indexes, filters, memtables, buffers of
     /// flushes and compactions, what iterators read ahead. Default 256 MiB.
     ///
-    /// The promise: anonymous memory of the store (`RssAnon`) is at most the budget and 32 MiB. Log segments that are
+    /// The aim: anonymous memory of the store (`RssAnon`) is at most the budget and 32 MiB. Log segments that are
     /// mapped (`RssFile`, only without `Durability::Sync`) come on top: three, of a sixteenth of the budget each,
     /// 16 MiB at most. It holds for up to eight background threads (2 MiB for each further one), and while indexes and
     /// filters, which stay in memory, leave room: about 1.5 % of the data. What one call makes comes on top: a value
