@@ -61,21 +61,13 @@ fn feed(
     in_groups: bool,
     each: &mut dyn FnMut(Done),
 ) {
-    if maker.cached_first() {
-        let rest = cached::reads(ops.collect(), stats, each);
-        return start(token, &mut rest.into_iter(), maker, stats, in_groups, each);
-    }
-    start(token, ops, maker, stats, in_groups, each);
-}
-
-fn start(
-    token: &Arc<u64>,
-    ops: &mut dyn Iterator<Item = Op>,
-    maker: &dyn Maker,
-    stats: &Stats,
-    in_groups: bool,
-    each: &mut dyn FnMut(Done),
-) {
+    let mut rest;
+    let ops = if maker.cached_first() {
+        rest = cached::reads(ops.collect(), stats, each).into_iter();
+        &mut rest
+    } else {
+        ops
+    };
     let Some(first) = ops.next() else { return };
     let second = ops.next();
     if second.is_none() && first.time_limit.is_none() {

@@ -306,21 +306,12 @@ impl Table {
         if run.fits_frames()
             && let Some(mut frame) = self.cache().frame()
         {
-            let pos = self.index().block_pos(number);
-            let read = file.read_at(&mut frame[..len], pos.offset, purpose)?;
-            if read < pos.stored_len as usize {
-                return Err(self.short_read(&pos, read as u64));
-            }
-            self.check(&frame[..pos.block_len as usize], number, &pos)?;
-            return Ok(Block::Own(frame));
+            let read = file.read_at(&mut frame[..len], run.span.start, purpose)?;
+            return run.block(number, Some(frame), None, read as u64, fill_cache);
         }
         let mut buf = AlignedBuf::zeroed(len);
-        let result = file.read_at(&mut buf, run.span.start, purpose).map(|n| n as u64);
-        let done = Done { user: 0, result, buf: Buf::Aligned(buf) };
-        let mut block = [None];
-        run.finish(done, fill_cache, &mut block);
-        let [block] = block;
-        block.unwrap_or_else(unanswered)
+        let read = file.read_at(&mut buf, run.span.start, purpose)?;
+        run.block(number, None, Some(&Arc::new(buf)), read as u64, fill_cache)
     }
 
     /// Puts a block that was read into the cache, if it is to be there, and gives it back kept from being evicted.
