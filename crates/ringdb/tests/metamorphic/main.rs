@@ -4,9 +4,12 @@
 //! `RINGDB_META_SEED=n` replays a run, `RINGDB_META_MINUTES=n` (`make metamorphic MINUTES=n`) makes it longer. A list
 //! that fails is made small and written to tests/metamorphic/regressions, whose lists are run always.
 
+#[path = "../support/executor.rs"]
+mod executor;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod calls;
 mod generate;
 mod minimise;
 mod op;
@@ -19,6 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use calls::Calls;
 use generate::generate;
 use minimise::minimise;
 use op::{Item, Op, View};
@@ -125,13 +129,17 @@ fn engines() -> Vec<&'static str> {
     all
 }
 
-/// All settings that a list is run under: each engine with the least of everything, and random ones.
-fn all_settings(rng: &mut Rng, engines: &[&str]) -> Vec<Settings> {
-    let mut all: Vec<Settings> = engines.iter().map(|io| Settings::small(io)).collect();
+/// All settings that the list of a seed is run under: each engine with the least of everything, by blocking calls and
+/// in another way (the next seed has the third), and random ones.
+fn all_settings(seed: u64, engines: &[&str]) -> Vec<Settings> {
+    let mut rng = Rng(seed ^ 0x5E77);
+    let other = if seed.is_multiple_of(2) { Calls::Futures } else { Calls::Reads };
+    let small = |calls| engines.iter().map(move |io| Settings { calls, ..Settings::small(io) });
+    let mut all: Vec<Settings> = small(Calls::Blocking).chain(small(other)).collect();
     all.push(Settings { reopen_every: 61, flush_every: 17, ..Settings::small(engines[0]) });
     for io in engines {
-        all.push(Settings::random(rng, io));
-        all.push(Settings::random(rng, io));
+        all.push(Settings::random(&mut rng, io));
+        all.push(Settings::random(&mut rng, io));
     }
     all
 }
@@ -150,7 +158,7 @@ fn every_setting_gives_the_same_answers() {
         let seed = seed.wrapping_add(lists);
         println!("RINGDB_META_SEED={seed}");
         let ops = generate(seed, OPS);
-        for settings in all_settings(&mut Rng(seed ^ 0x5E77), &engines) {
+        for settings in all_settings(seed, &engines) {
             if let Err(wrong) = on_store(&ops, &settings) {
                 report(&ops, &settings, seed, &wrong);
             }

@@ -104,6 +104,7 @@ pub enum Op {
     Create(usize),
     DropKeyspace(usize),
     Flush,
+    Sync,
     Compact {
         keyspace: usize,
         limits: Limits,
@@ -216,6 +217,7 @@ impl Display for Op {
             Op::Create(k) => write!(f, "create {}", KEYSPACES[*k]),
             Op::DropKeyspace(k) => write!(f, "drop_keyspace {}", KEYSPACES[*k]),
             Op::Flush => f.write_str("flush"),
+            Op::Sync => f.write_str("sync"),
             Op::Compact { keyspace, limits } => {
                 write!(f, "compact {} {}", KEYSPACES[*keyspace], Bounds(limits))
             }
@@ -377,6 +379,7 @@ pub fn parse(line: &str) -> Result<Op, String> {
         "create" => Op::Create(w.keyspace()?),
         "drop_keyspace" => Op::DropKeyspace(w.keyspace()?),
         "flush" => Op::Flush,
+        "sync" => Op::Sync,
         "compact" => Op::Compact { keyspace: w.keyspace()?, limits: w.limits()? },
         "wait_idle" => Op::WaitIdle,
         "verify" => Op::Verify,

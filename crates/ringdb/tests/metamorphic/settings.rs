@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 
 use ringdb::{Compression, Durability, Options};
 
+use crate::calls::Calls;
 use crate::support::Rng;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub struct Settings {
     pub filter_bits: u32,
     pub threads: usize,
     pub durability: Durability,
+    /// How it is called.
+    pub calls: Calls,
     /// Reopened, flushed, compacted every so many operations besides what the list says; 0: never.
     pub reopen_every: usize,
     pub flush_every: usize,
@@ -42,6 +45,7 @@ impl Settings {
             filter_bits: 10,
             threads: 1,
             durability: Durability::Process,
+            calls: Calls::Blocking,
             reopen_every: 0,
             flush_every: 0,
             compact_every: 0,
@@ -63,6 +67,7 @@ impl Settings {
             filter_bits: *rng.pick(&[10, 10, 0, 3]),
             threads: 1 + rng.below(3) as usize,
             durability: *rng.pick(&[Durability::Process, Durability::Process, Durability::Sync]),
+            calls: *rng.pick(&Calls::ALL),
             reopen_every: *rng.pick(&[0, 0, 97, 301]),
             flush_every: *rng.pick(&[0, 0, 0, 23, 101]),
             compact_every: *rng.pick(&[0, 0, 0, 211]),
@@ -90,7 +95,7 @@ impl Display for Settings {
         write!(
             f,
             "io={} memtable={} cache={} fill_cache={} direct_reads={} block={} compression={} last_level={} filter_bits={} threads={} \
-             durability={} reopen_every={} flush_every={} compact_every={}",
+             durability={} calls={} reopen_every={} flush_every={} compact_every={}",
             self.io,
             self.memtable,
             self.cache,
@@ -102,6 +107,7 @@ impl Display for Settings {
             self.filter_bits,
             self.threads,
             lower(&self.durability),
+            lower(&self.calls),
             self.reopen_every,
             self.flush_every,
             self.compact_every
@@ -139,6 +145,10 @@ pub fn parse(text: &str) -> Result<Settings, String> {
                     "process" => Durability::Process,
                     _ => return Err(wrong()),
                 }
+            }
+            "calls" => {
+                let known = |c: &&Calls| format!("{c:?}").to_lowercase() == value;
+                s.calls = *Calls::ALL.iter().find(known).ok_or_else(wrong)?;
             }
             "reopen_every" => s.reopen_every = number()? as usize,
             "flush_every" => s.flush_every = number()? as usize,

@@ -8,6 +8,7 @@ use ringdb::{
     Db, Durability, Iter, Keyspace, ReadOptions, Snapshot, SystemEnv, Value, WriteBatch, WriteOptions,
 };
 
+use crate::calls::{Calls, Pending, Reader, on};
 use crate::op::{Item, KEYSPACES, Op, SLOTS, View};
 use crate::settings::Settings;
 use crate::subject::{DONE, NOTHING, Subject, show, show_pairs, take};
@@ -23,23 +24,10 @@ pub struct Store {
     iters: [Option<(usize, Iter)>; SLOTS],
     /// There were writes that are lost if the store is only dropped.
     unlogged: bool,
+    /// Writes on their way: waited for before whatever is no write.
+    pending: Pending,
     done: usize,
     checkpoints: usize,
-}
-
-/// A reader of one keyspace, now or at a snapshot: the calls are the same, the types are not.
-enum Reader<'a> {
-    Now(&'a Keyspace),
-    Then(Snapshot),
-}
-
-macro_rules! on {
-    ($r:expr, $x:ident => $call:expr) => {
-        match $r {
-            Reader::Now($x) => $call,
-            Reader::Then($x) => $call,
-        }
-    };
 }
 
 type Pair = ringdb::Result<(Value, Value)>;
@@ -72,6 +60,7 @@ impl Store {
             snapshots: [const { None }; SLOTS],
             iters: [const { None }; SLOTS],
             unlogged: false,
+            pending: Pending::default(),
             done: 0,
             checkpoints: 0,
         };
@@ -113,8 +102,11 @@ impl Store {
     }
 
     /// What the settings add to the list.
-    fn extra(&mut self) {
+    fn extra(&mut self, op: &Op) {
         self.done += 1;
+        if !matches!(op, Op::Put(_) | Op::Batch { .. } | Op::Sync) {
+            self.pending.settle();
+        }
         let due = |every: usize| every > 0 && self.done.is_multiple_of(every);
         if due(self.settings.flush_every) {
             self.db().flush().expect("flush");
@@ -124,6 +116,7 @@ impl Store {
         }
         let held = self.snapshots.iter().any(Option::is_some) || self.iters.iter().any(Option::is_some);
         if due(self.settings.reopen_every) && !held {
+            self.pending.settle();
             self.reopen(self.done.is_multiple_of(2));
         }
     }
@@ -140,7 +133,10 @@ impl Store {
         ReadOptions::default().fill_cache(self.settings.fill_cache)
     }
 
-    fn put(&self, item: &Item) {
+    fn put(&mut self, item: &Item) {
+        if self.settings.calls == Calls::Futures {
+            return self.write(None, std::slice::from_ref(item));
+        }
         let Some(k) = &self.keyspaces[item.keyspace] else { return };
         let value = item.value.map(|v| v.bytes());
         match (item.keyspace, value) {
@@ -166,7 +162,14 @@ impl Store {
             options = options.durability(d);
             self.unlogged |= d == Durability::None;
         }
-        self.db().write(batch, &options).expect("write");
+        let db = self.db.as_ref().expect("open");
+        self.pending.write(db, self.settings.calls, batch, &options, self.done);
+    }
+
+    fn sync(&mut self) {
+        self.pending.sync(self.db.as_ref().expect("open"), self.settings.calls);
+        // What was not logged is durable now, too: the store may be dropped.
+        self.unlogged = false;
     }
 
     fn checkpoint(&mut self) -> String {
@@ -182,11 +185,26 @@ impl Store {
         self.io.remove_dir(&dir).expect("remove");
         all
     }
+
+    fn read_only(&mut self) -> String {
+        // The writer's own memtable is read from its log; what is not logged is not there.
+        let unlogged = std::mem::take(&mut self.unlogged);
+        if unlogged {
+            self.db().flush().expect("flush");
+        }
+        if self.settings.io.starts_with("sim") {
+            // It would have a disk of its own.
+            return all_of(self.db());
+        }
+        let copy = Db::open_read_only(&self.dir, self.settings.options()).expect("open read-only");
+        assert!(copy.put("k", "v").is_err(), "a read-only store is written");
+        all_of(&copy)
+    }
 }
 
 impl Subject for Store {
     fn run(&mut self, op: &Op) -> String {
-        self.extra();
+        self.extra(op);
         match op {
             Op::Put(item) => {
                 self.put(item);
@@ -198,12 +216,12 @@ impl Subject for Store {
             }
             Op::Get { view, key } => {
                 let Some(r) = self.reader(*view) else { return NOTHING.into() };
-                let got = on!(r, x => x.get_with(key, &self.options())).expect("get");
+                let got = r.get(self.settings.calls, key, &self.options(), self.done);
                 got.map_or("none".into(), |v| show(&v))
             }
             Op::MultiGet { view, keys } => {
                 let Some(r) = self.reader(*view) else { return NOTHING.into() };
-                let got = on!(r, x => x.multi_get_with(keys, &self.options())).expect("multi_get");
+                let got = r.multi_get(self.settings.calls, keys, &self.options(), self.done);
                 assert_eq!(got.len(), keys.len());
                 let found = got.into_iter().map(|v| v.map_or("none".into(), |v| show(&v)));
                 found.collect::<Vec<_>>().join(" ")
@@ -265,6 +283,10 @@ impl Subject for Store {
                 }
                 DONE.into()
             }
+            Op::Sync => {
+                self.sync();
+                DONE.into()
+            }
             Op::WaitIdle => {
                 self.db().wait_idle().expect("wait_idle");
                 DONE.into()
@@ -274,20 +296,7 @@ impl Subject for Store {
                 if r.is_ok() { "sound".into() } else { format!("{:?}", r.problems) }
             }
             Op::Checkpoint => self.checkpoint(),
-            Op::ReadOnly => {
-                // The writer's own memtable is read from its log; what is not logged is not there.
-                let unlogged = std::mem::take(&mut self.unlogged);
-                if unlogged {
-                    self.db().flush().expect("flush");
-                }
-                if self.settings.io.starts_with("sim") {
-                    // It would have a disk of its own.
-                    return all_of(self.db());
-                }
-                let copy = Db::open_read_only(&self.dir, self.settings.options()).expect("open read-only");
-                assert!(copy.put("k", "v").is_err(), "a read-only store is written");
-                all_of(&copy)
-            }
+            Op::ReadOnly => self.read_only(),
             Op::Reopen { close } => {
                 self.reopen(*close);
                 all_of(self.db())

@@ -210,7 +210,7 @@ impl Subject for Model {
                 }
                 "true".into()
             }
-            Op::Flush | Op::Compact { .. } | Op::WaitIdle => DONE.into(),
+            Op::Flush | Op::Sync | Op::Compact { .. } | Op::WaitIdle => DONE.into(),
             Op::Verify => "sound".into(),
             Op::Checkpoint | Op::ReadOnly => self.all(),
             Op::Reopen { .. } => {

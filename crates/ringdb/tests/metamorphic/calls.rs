@@ -1,0 +1,174 @@
+//! The ways to call a store: blocking calls, futures, and the completion interface. None may change an answer.
+
+use std::time::Duration;
+
+use ringdb::{
+    Db, Durability, Keyspace, ReadOptions, Reads, Snapshot, Value, WriteBatch, WriteFuture, WriteOptions,
+};
+
+use crate::executor::{block_on, join_all, poll_once};
+use crate::op::Key;
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    Blocking,
+    /// Writes, syncs and reads are futures, of which several wait at a time and some are dropped.
+    Futures,
+    /// Reads by [`Reads`] and by a stream.
+    Reads,
+}
+
+impl Calls {
+    pub const ALL: [Calls; 3] = [Calls::Blocking, Calls::Futures, Calls::Reads];
+}
+
+/// More than a test takes.
+const LONG: Duration = Duration::from_secs(3600);
+/// Writes on their way at most.
+const WRITES: usize = 20;
+
+/// A reader of one keyspace, now or at a snapshot: the calls are the same, the types are not.
+pub enum Reader<'a> {
+    Now(&'a Keyspace),
+    Then(Snapshot),
+}
+
+macro_rules! on {
+    ($r:expr, $x:ident => $call:expr) => {
+        match $r {
+            Reader::Now($x) => $call,
+            Reader::Then($x) => $call,
+        }
+    };
+}
+pub(crate) use on;
+
+impl Reader<'_> {
+    /// The value of a key; `n` varies the way.
+    pub fn get(&self, calls: Calls, key: &Key, options: &ReadOptions, n: usize) -> Option<Value> {
+        match calls {
+            Calls::Blocking => on!(self, x => x.get_with(key, options)).expect("get"),
+            // It is a future inside.
+            Calls::Futures if n.is_multiple_of(4) => {
+                on!(self, x => x.get_with(key, &options.with_deadline(LONG))).expect("get")
+            }
+            Calls::Futures => {
+                if n.is_multiple_of(3) {
+                    let _ = poll_once(&mut on!(self, x => x.get_async_with(key, options)));
+                }
+                block_on(on!(self, x => x.get_async_with(key, options))).expect("get_async")
+            }
+            Calls::Reads => by_reads(on!(self, x => x.reads_with(1, options)), &[key]).remove(0),
+        }
+    }
+
+    /// The values of keys; `n` varies the way.
+    pub fn multi_get(
+        &self,
+        calls: Calls,
+        keys: &[Key],
+        options: &ReadOptions,
+        n: usize,
+    ) -> Vec<Option<Value>> {
+        match calls {
+            Calls::Blocking => on!(self, x => x.multi_get_with(keys, options)).expect("multi_get"),
+            Calls::Futures => match n % 4 {
+                0 => on!(self, x => x.multi_get_with(keys, &options.with_deadline(LONG))).expect("multi_get"),
+                1 => {
+                    let one = |key| on!(self, x => x.get_async_with(key, options));
+                    let all = join_all(keys.iter().map(one));
+                    all.into_iter().map(|got| got.expect("get_async")).collect()
+                }
+                n => {
+                    if n == 2 {
+                        let _ = poll_once(&mut on!(self, x => x.multi_get_async_with(keys, options)));
+                    }
+                    block_on(on!(self, x => x.multi_get_async_with(keys, options))).expect("multi_get_async")
+                }
+            },
+            Calls::Reads if n.is_multiple_of(2) => {
+                let keys: Vec<&Key> = keys.iter().collect();
+                by_reads(on!(self, x => x.reads_with(1 + n % 30, options)), &keys)
+            }
+            Calls::Reads => {
+                // A stream gives keys in any order, equal ones as often as they were asked for.
+                let mut found: Vec<Option<Option<Value>>> = keys.iter().map(|_| None).collect();
+                let numbered = keys.iter().enumerate().map(|(i, key)| Numbered(i, key));
+                for (Numbered(i, _), got) in
+                    on!(self, x => x.multi_get_stream(numbered, 1 + n % 30)).expect("stream")
+                {
+                    assert!(found[i].replace(got.expect("a value")).is_none(), "an answer given twice");
+                }
+                found.into_iter().map(|got| got.expect("an answer")).collect()
+            }
+        }
+    }
+}
+
+/// A key that knows its place.
+struct Numbered<'a>(usize, &'a Key);
+
+impl AsRef<[u8]> for Numbered<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.1
+    }
+}
+
+fn by_reads(reads: ringdb::Result<Reads>, keys: &[&Key]) -> Vec<Option<Value>> {
+    let mut reads = reads.expect("reads");
+    let mut found: Vec<Option<Option<Value>>> = keys.iter().map(|_| None).collect();
+    let (mut asked, mut left) = (0, keys.len());
+    while left > 0 {
+        while asked < keys.len() && reads.open() < reads.depth() {
+            reads.submit(asked as u64, keys[asked]).expect("submit");
+            asked += 1;
+        }
+        reads.wait(1).expect("wait");
+        while let Some((tag, got)) = reads.poll() {
+            assert!(found[tag as usize].replace(got.expect("a value")).is_none(), "an answer given twice");
+            left -= 1;
+        }
+    }
+    found.into_iter().map(|got| got.expect("an answer")).collect()
+}
+
+/// Writes that were polled and not waited for yet.
+#[derive(Default)]
+pub struct Pending(Vec<WriteFuture>);
+
+impl Pending {
+    /// Writes a batch; `n` varies the way.
+    pub fn write(&mut self, db: &Db, calls: Calls, batch: WriteBatch, options: &WriteOptions, n: usize) {
+        if calls != Calls::Futures {
+            return db.write(batch, options).expect("write");
+        }
+        let options = if n.is_multiple_of(5) { options.with_deadline(LONG) } else { *options };
+        let mut write = db.write_async(batch, &options);
+        match poll_once(&mut write) {
+            std::task::Poll::Ready(done) => done.expect("write_async"),
+            std::task::Poll::Pending => self.0.push(write),
+        }
+        if self.0.len() == WRITES {
+            self.settle();
+        }
+    }
+
+    /// Waits for all of them.
+    pub fn settle(&mut self) {
+        join_all(self.0.drain(..)).into_iter().for_each(|done| done.expect("write_async"));
+    }
+
+    /// Makes everything durable that was written, what is on its way too.
+    pub fn sync(&mut self, db: &Db, calls: Calls) {
+        match calls {
+            Calls::Blocking => db.sync().expect("sync"),
+            Calls::Futures => block_on(db.sync_async()).expect("sync_async"),
+            Calls::Reads => {
+                let sync = WriteOptions::default().durability(Durability::Sync);
+                db.write(WriteBatch::new(), &sync).expect("an empty batch");
+            }
+        }
+        self.settle();
+    }
+}
