@@ -43,6 +43,13 @@ impl File {
             .range(offset, buf.len() as u64))
     }
 
+    /// Fills `buf` from `offset` if the page cache has all of it: the call does not wait for the device (RWF_NOWAIT).
+    /// `None` if it has not, and on files that bypass it, file systems without the flag and the simulated disk; what is
+    /// in `buf` then is unspecified. After a try in vain the kernel has mostly begun the device's read.
+    pub fn read_cached_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Option<()> {
+        self.0.os()?.read_cached_at(buf, offset, purpose)
+    }
+
     /// Writes all of `buf` at `offset`.
     pub fn write_all_at(&self, buf: &[u8], offset: u64, purpose: Purpose) -> Result<()> {
         self.0.write_all_at(buf, offset, false, purpose)

@@ -61,6 +61,8 @@ pub struct Stats {
     pub async_joined: u64,
     /// Submissions in which the blocks of asynchronous reads were read.
     pub async_submissions: u64,
+    /// Blocks of asynchronous reads that the first poll found in the page cache, and read itself.
+    pub async_page_cache_reads: u64,
     /// Commit groups written to the log.
     pub write_groups: u64,
     /// Batches committed.

@@ -94,6 +94,25 @@ mod tests {
     }
 
     #[test]
+    fn a_lone_read_is_answered_or_left_and_counted_if_it_was_answered() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let (io, f) = cold(&dir, "posix");
+        let mut buf = [0; 4096];
+        let reads = || io.stats().of(crate::OpClass::Read, Purpose(7)).ops;
+        if f.read_cached_at(&mut buf, 0, Purpose(7)).is_none() {
+            assert_eq!(reads(), 0);
+            f.read_at(&mut buf, 0, Purpose(0)).unwrap();
+        }
+        let before = reads();
+        assert!(f.read_cached_at(&mut buf, 0, Purpose(7)).is_some() && buf == [0; 4096]);
+        assert_eq!(reads(), before + 1);
+        // Behind the end there is nothing to be had.
+        assert!(f.read_cached_at(&mut buf, PAGES * 4096 - 10, Purpose(7)).is_none());
+        let direct = io.open(f.path(), &OpenHow::read().direct(crate::Direct::Prefer)).unwrap();
+        assert!(!direct.is_direct() || direct.read_cached_at(&mut buf, 0, Purpose(7)).is_none());
+    }
+
+    #[test]
     fn chains_and_lone_reads_are_left_alone() {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let (_io, f) = cold(&dir, "posix");

@@ -337,19 +337,50 @@ impl OsFile {
 
     /// Reads all `len` bytes if the page cache has them; `None` if it has not, or cannot say.
     pub(crate) fn read_cached(&self, buf: &mut Buf, len: u64, offset: u64, purpose: Purpose) -> Option<u64> {
-        let Open::Kernel(fd) = &self.open else { return None };
-        if self.direct || self.no_nowait.load(Ordering::Relaxed) {
-            return None;
-        }
         let mut iov = Vec::new();
         match buf.one_piece(0) {
             Some(ptr) => iov.push(libc::iovec { iov_base: ptr.cast(), iov_len: len as usize }),
             None => buf.vectors(&mut iov, 0, len, libc::UIO_MAXIOV as usize),
         }
+        // SAFETY: the vectors were just made of `buf`, which is borrowed mutably for this call.
+        unsafe { self.read_nowait(&iov, len, offset, purpose) }
+    }
+
+    /// The same into a slice, all of it, by a lone call.
+    pub(crate) fn read_cached_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Option<()> {
+        let len = buf.len() as u64;
+        let iov = [libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() }];
+        // SAFETY: the vector was just made of `buf`, which is borrowed mutably for this call.
+        unsafe { self.read_nowait(&iov, len, offset, purpose) }?;
+        if !probes::on() {
+            return Some(());
+        }
+        let (engine, fd) = (self.engine(), self.fd());
+        let event = Event { engine, op: c"read", purpose, fd, offset, len, plain: true };
+        // Whether it would be done here was known only now.
+        event.complete(len as i64, event.submit());
+        Some(())
+    }
+
+    /// Reads all `len` bytes of the vectors without waiting; `None` if that cannot be.
+    ///
+    /// # Safety
+    /// Nobody else uses the memory of the vectors during the call.
+    unsafe fn read_nowait(
+        &self,
+        iov: &[libc::iovec],
+        len: u64,
+        offset: u64,
+        purpose: Purpose,
+    ) -> Option<u64> {
+        let Open::Kernel(fd) = &self.open else { return None };
+        if self.direct || self.no_nowait.load(Ordering::Relaxed) {
+            return None;
+        }
         let (fd, n, at) = (fd.as_raw_fd(), iov.len() as i32, offset as libc::off_t);
         let flags = libc::RWF_NOWAIT | self.cache_flags();
         let start = self.stats.now();
-        // SAFETY: the vectors were just made of `buf`, which is borrowed mutably for this call.
+        // SAFETY: the caller vouches for the memory of the vectors.
         let got = unsafe { libc::preadv2(fd, iov.as_ptr(), n, at, flags) };
         if got < 0 {
             let e = std::io::Error::last_os_error().raw_os_error();

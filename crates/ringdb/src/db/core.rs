@@ -9,6 +9,7 @@ use engineswap::Io;
 use super::committer::Committer;
 use super::health::Health;
 use super::keyspaces::{KeyspaceState, Keyspaces};
+use super::odds::Odds;
 use super::quarantine::Quarantine;
 use super::reactor::Reactor;
 use super::tree::LsmTree;
@@ -36,6 +37,7 @@ pub(crate) struct Core {
     pub(super) write_side: Option<Arc<WriteSide>>,
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) reactor: Reactor,
+    pub(super) odds: Odds,
     pub(super) committer: Committer,
     /// What was lost to damage when the store was opened, with `recover_damaged_log`.
     pub(super) recovered_damage: Option<String>,

@@ -24,6 +24,21 @@ use crate::key::Seq;
 use crate::{Result, Value};
 
 impl Ask {
+    /// Goes on with a lookup as far as the page cache reaches, where that is likely to reach.
+    fn try_page_cache(&self, parked: &mut Parked) -> Result<Option<Option<Value>>> {
+        let odds = &self.core.odds;
+        while parked.needed().0.reads_page_cache() && odds.worth_a_try() {
+            let read = parked.read_now(self.options.fill_cache);
+            odds.tell(read.is_some());
+            match read.transpose()? {
+                Some(Some(value)) => return Ok(Some(value)),
+                Some(None) => {}
+                None => break,
+            }
+        }
+        Ok(None)
+    }
+
     /// Has the reactor finish lookups, whose answers belong to these places.
     fn send(
         &self,
@@ -54,10 +69,13 @@ impl GetFuture {
         let Some(ask) = self.ask.take() else { return Poll::Ready(Err(polled_again())) };
         let seq = ask.seq();
         let views = ask.core.views_of(&ask.keyspace, seq)?;
-        let parked = match views.look(&ask.keyspace.prefix, &self.key, seq)? {
+        let mut parked = match views.look(&ask.keyspace.prefix, &self.key, seq)? {
             Look::Done(value) => return Poll::Ready(Ok(value)),
             Look::Parked(parked) => parked,
         };
+        if let Some(value) = ask.try_page_cache(&mut parked)? {
+            return Poll::Ready(Ok(value));
+        }
         let ticket = Ticket::new(context.waker().clone(), 1, Answers::One(None));
         ask.send(&ticket, ask.core.ends(ask.options.deadline), std::iter::once((0, parked)))?;
         self.held = Some(Held::new(ticket, &ask.core));

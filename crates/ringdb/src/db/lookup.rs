@@ -340,6 +340,17 @@ impl Parked {
         table.cached_block(number)
     }
 
+    /// Takes that block out of the page cache and goes on, as [`Parked::give`]; `None` if it is not there.
+    pub fn read_now(&mut self, fill_cache: bool) -> Option<Result<Option<Option<Value>>>> {
+        let (table, number) = self.needed();
+        let (table, block) =
+            (Arc::clone(table), table.read_block_now(number, fill_cache, purpose::USER_READ)?);
+        Some(block.and_then(|block| {
+            let block = if fill_cache { table.keep(number, block) } else { block };
+            self.give(&block)
+        }))
+    }
+
     /// Takes that block and goes on; the answer, or `None` if it needs another block now.
     pub fn give(&mut self, block: &Block) -> Result<Option<Option<Value>>> {
         if let Some(answer) = self.lookup.give(&self.view, block) {

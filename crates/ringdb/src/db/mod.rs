@@ -34,6 +34,7 @@ mod keyspaces;
 mod log_keeper;
 mod lookup;
 mod multi_get;
+mod odds;
 mod open;
 mod quarantine;
 mod reactor;

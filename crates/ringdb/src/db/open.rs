@@ -19,6 +19,7 @@ use super::core::Core;
 use super::directory::{DirState, StoreLock, lock as lock_dir, look, make_dir, sync_name};
 use super::health::Health;
 use super::keyspaces::Keyspaces;
+use super::odds::Odds;
 use super::quarantine::Quarantine;
 use super::reactor::Reactor;
 use super::recover::{Recovered, recover};
@@ -307,6 +308,7 @@ impl Core {
         Core {
             quarantine: Quarantine::new(tree.clone(), env.clone()),
             reactor: Reactor::new(&io, &env),
+            odds: Odds::new(),
             committer: Default::default(),
             io,
             env,

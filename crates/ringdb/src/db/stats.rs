@@ -33,6 +33,7 @@ impl Core {
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             filter_negatives: cache.filter_negatives,
+            async_page_cache_reads: self.odds.hits(),
             recovered_damage: self.recovered_damage.clone(),
             damaged_tables: self.quarantine.damaged_tables(),
             ..Stats::default()

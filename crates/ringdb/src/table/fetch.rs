@@ -300,18 +300,40 @@ impl Table {
     /// Reads one block, alone, by a plain read. Counts a miss.
     pub fn read_block(&self, number: u32, fill_cache: bool, purpose: Purpose) -> Result<Block> {
         let file = self.file()?;
-        self.cache().count_misses(1);
+        let read = self.read_into(number, fill_cache, |buf, at| Some(file.read_at(buf, at, purpose)));
+        // A plain read answers.
+        read.unwrap_or_else(unanswered)
+    }
+
+    /// The same if the page cache has the block, without waiting; `None` if not. Counts a miss if so.
+    pub fn read_block_now(&self, number: u32, fill_cache: bool, purpose: Purpose) -> Option<Result<Block>> {
+        let file = self.file().ok().filter(|_| !self.reads_direct() && !self.is_large(number))?;
+        self.read_into(number, fill_cache, |buf, at| {
+            file.read_cached_at(buf, at, purpose).map(|()| Ok(buf.len()))
+        })
+    }
+
+    /// One block by `read`, which fills a buffer from an offset, or leaves it.
+    fn read_into(
+        &self,
+        number: u32,
+        fill_cache: bool,
+        read: impl FnOnce(&mut [u8], u64) -> Option<engineswap::Result<usize>>,
+    ) -> Option<Result<Block>> {
         let run = Run::new(self, number, 1, 0);
         let len = (run.span.end - run.span.start) as usize;
-        if run.fits_frames()
-            && let Some(mut frame) = self.cache().frame()
-        {
-            let read = file.read_at(&mut frame[..len], run.span.start, purpose)?;
-            return run.block(number, Some(frame), None, read as u64, fill_cache);
+        let (mut frame, mut buf) = (None, None);
+        if run.fits_frames() {
+            frame = self.cache().frame();
         }
-        let mut buf = AlignedBuf::zeroed(len);
-        let read = file.read_at(&mut buf, run.span.start, purpose)?;
-        run.block(number, None, Some(&Arc::new(buf)), read as u64, fill_cache)
+        let into = match &mut frame {
+            Some(frame) => &mut frame[..len],
+            None => &mut buf.insert(AlignedBuf::zeroed(len))[..],
+        };
+        let read = read(into, run.span.start)?;
+        self.cache().count_misses(1);
+        let block = |read| run.block(number, frame, buf.map(Arc::new).as_ref(), read as u64, fill_cache);
+        Some(read.map_err(Error::Io).and_then(block))
     }
 
     /// Puts a block that was read into the cache, if it is to be there, and gives it back kept from being evicted.

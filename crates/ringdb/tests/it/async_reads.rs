@@ -70,7 +70,8 @@ fn every_executor_reads_what_a_get_reads_on_every_engine() {
             assert_eq!(all.len(), some.len());
             some.iter().zip(all).for_each(|(i, got)| check(*i, Ok(got)));
             let stats = db.stats();
-            assert!(stats.async_reads > 1000 && stats.async_submissions <= stats.async_reads, "{stats:?}");
+            let read = stats.async_reads + if direct { 0 } else { stats.async_page_cache_reads };
+            assert!(read > 1000 && stats.async_submissions <= stats.async_reads, "{stats:?}");
             db.close().unwrap();
         }
     }
@@ -117,7 +118,7 @@ fn a_block_that_many_miss_is_read_once_and_many_blocks_in_one_submission() {
 fn what_memory_has_is_answered_by_the_first_poll() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     drop(filled(dir.path(), "auto", false));
-    let db = Db::open(dir.path(), Options::default()).unwrap();
+    let db = Db::open(dir.path(), Options::default().with_direct_reads(true)).unwrap();
     db.wait_idle().unwrap();
     db.put("new", "x").unwrap();
     let ready = |poll: Poll<ringdb::Result<Option<ringdb::Value>>>| match poll {
@@ -136,6 +137,33 @@ fn what_memory_has_is_answered_by_the_first_poll() {
     ready(poll_once(&mut again));
     let Poll::Ready(Err(e)) = poll_once(&mut again) else { panic!("an error") };
     assert_eq!(e.kind(), ringdb::ErrorKind::FixCall, "{e}");
+}
+
+#[test]
+fn what_the_page_cache_has_is_answered_by_the_first_poll() {
+    for engine in support::engines() {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let db = filled(dir.path(), engine, false);
+        // Other tests may have it forget.
+        (0..KEYS).for_each(|i| check(i, db.get(key(i))));
+        let (mut ready, some) = (0, (0..KEYS).step_by(13));
+        for i in some.clone() {
+            let mut future = db.get_async(key(i));
+            match poll_once(&mut future) {
+                Poll::Ready(got) => {
+                    check(i, got);
+                    ready += 1;
+                }
+                Poll::Pending => check(i, block_on(future)),
+            }
+        }
+        let (stats, all) = (db.stats(), some.count());
+        // Some are large.
+        assert!(
+            ready > all * 9 / 10 && stats.async_page_cache_reads > 100,
+            "{engine}: {ready} of {all}, {stats:?}"
+        );
+    }
 }
 
 #[test]
@@ -190,7 +218,7 @@ impl Wake for Counted {
 fn futures_that_are_dropped_leave_nothing_behind() {
     for engine in support::engines() {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let db = filled(dir.path(), engine, false);
+        let db = filled(dir.path(), engine, true);
         let counted = Arc::new(Counted(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&counted));
         let mut rng = Rng(seed("dropped"));
