@@ -1,4 +1,4 @@
-//! Prints the circles of imports of each crate, and all that `limits.txt` has to list.
+//! Prints lines of code and circles of imports of each crate, and all that `limits.txt` has to list.
 
 use tidy::code::{sources, wide_comments};
 use tidy::functions::long_functions;
@@ -12,6 +12,17 @@ fn main() {
     crates.dedup();
     for krate in crates {
         let src = format!("{krate}/src/");
+        let lines = |s: &tidy::code::Source| s.production.lines().filter(|l| !l.trim().is_empty()).count();
+        let of_crate = || all.iter().filter(|s| s.name.starts_with(&src));
+        let tests = all.iter().filter(|s| s.name.starts_with(&format!("{krate}/"))).map(|s| {
+            let all = s.code.lines().filter(|l| !l.trim().is_empty()).count();
+            if s.name.starts_with(&src) { all - lines(s) } else { all }
+        });
+        let code: usize = of_crate().map(lines).sum();
+        println!(
+            "# {krate}: {code} lines of code without tests, comments and blank lines; {} of tests",
+            tests.sum::<usize>()
+        );
         for (i, circle) in Imports::of(&src, &all).circles().into_iter().enumerate() {
             let names: Vec<&str> = circle.iter().map(|n| n.trim_start_matches(&src)).collect();
             println!("# {krate}: a circle of {}: {}", names.len(), names.join(" "));

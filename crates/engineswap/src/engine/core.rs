@@ -325,8 +325,11 @@ impl Core {
         &self.stats
     }
 
-    pub(crate) fn shared_stats(&self) -> Arc<Stats> {
-        self.stats.clone()
+    /// Never frees the buffers of what is in flight: the kernel may still write to them, or they are in flight in the
+    /// parent of this process.
+    pub(crate) fn leak(&mut self) {
+        let empty = Core::new(1, &self.stats);
+        std::mem::forget(std::mem::replace(self, empty));
     }
 
     /// Adds an operation, or gives it back when `depth` have not been taken yet.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::owned::{Owned, SlotQueue};
 use super::{Engine, RawQueue, RawRegistration, Unregistered};
 use crate::Result;
 use crate::engine::{kept, runner};
@@ -20,22 +21,31 @@ use crate::os::{OsFile, dirs};
 use crate::probes::{self, Event};
 use crate::stats::{IoStats, Stats};
 
+/// Who uses a queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Users {
+    /// The thread that made it.
+    One,
+    /// Threads one after the other, each with nothing in flight when it goes on.
+    InTurn,
+    /// Several threads at once.
+    Many,
+}
+
 /// How an engine of the operating system makes its queues.
 pub(crate) trait Driver: Send + Sync {
     /// The engine's name, for the probes.
     const NAME: &'static CStr;
+    /// Its queues.
+    type Queue: SlotQueue + Send + 'static;
     /// What it is.
     fn info(&self) -> EngineInfo;
     /// A file has been opened; an error if the driver cannot do what was asked of it with this file.
     fn opened(&self, _file: &OsFile) -> Result<()> {
         Ok(())
     }
-    /// A queue for the calling thread.
-    fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>>;
-    /// A queue that threads may share.
-    fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>>;
-    /// A queue that threads use one after the other, each with nothing in flight when it goes on.
-    fn loose_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>>;
+    /// Makes a queue.
+    fn queue(&self, depth: u32, users: Users, stats: &Arc<Stats>) -> Result<Self::Queue>;
     /// As many queues as are to be had at once.
     fn most_queues(&self) -> usize {
         usize::MAX
@@ -65,6 +75,10 @@ impl<D: Driver> OsEngine<D> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         OsEngine { driver, stats: Arc::new(Stats::new(D::NAME)), token: Arc::new(NEXT.fetch_add(1, Relaxed)) }
     }
+
+    fn make(&self, depth: u32, users: Users) -> Result<Box<Owned<D::Queue>>> {
+        Ok(Box::new(Owned::new(self.driver.queue(depth, users, &self.stats)?)))
+    }
 }
 
 impl<D> Drop for OsEngine<D> {
@@ -75,11 +89,11 @@ impl<D> Drop for OsEngine<D> {
 
 impl<D: Driver> kept::Maker for OsEngine<D> {
     fn own(&self) -> Result<Box<dyn RawQueue>> {
-        self.driver.queue(self.driver.run_depth(), &self.stats)
+        Ok(self.make(self.driver.run_depth(), Users::One)?)
     }
 
     fn loose(&self) -> Result<Box<dyn RawQueue + Send>> {
-        self.driver.loose_queue(self.driver.run_depth(), &self.stats)
+        Ok(self.make(self.driver.run_depth(), Users::InTurn)?)
     }
 
     fn cached_first(&self) -> bool {
@@ -174,11 +188,11 @@ impl<D: Driver> Engine for OsEngine<D> {
     }
 
     fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>> {
-        self.driver.queue(depth, &self.stats)
+        Ok(self.make(depth, Users::One)?)
     }
 
     fn shared_queue(&self, depth: u32) -> Result<Box<dyn RawQueue + Send>> {
-        self.driver.shared_queue(depth, &self.stats)
+        Ok(self.make(depth, Users::Many)?)
     }
 
     fn register_buffers(&self, region: Region) -> Result<Box<dyn RawRegistration>> {

@@ -13,11 +13,11 @@ use self::context::{Context, Spare};
 use super::bell::{Bell, FdWaiter};
 use super::core::{Core, Request, What};
 use super::interruptions::Interruptions;
-use super::owned::Owned;
-use super::{Engine, Lends, RawQueue, RawWaiter, probe};
-use crate::engine::driver::{Driver, OsEngine};
+use super::owned::SlotQueue;
+use super::{Engine, RawWaiter, probe};
+use crate::engine::driver::{Driver, OsEngine, Users};
 use crate::info::EngineInfo;
-use crate::op::{Done, Op};
+use crate::op::Done;
 use crate::os::RawFile;
 use crate::process::OfProcess;
 use crate::stats::Stats;
@@ -191,12 +191,23 @@ impl Libaio {
     fn spare(&self) -> &Arc<Spare> {
         self.spare.get(|| Arc::new(Spare::new(self.most_requests / SHARE)))
     }
+}
 
-    fn make(&self, depth: u32, bell: Option<Arc<Bell>>, stats: &Arc<Stats>) -> Result<LibaioQueue> {
+impl Driver for Libaio {
+    const NAME: &std::ffi::CStr = c"libaio";
+    type Queue = LibaioQueue;
+
+    fn info(&self) -> EngineInfo {
+        EngineInfo { name: "libaio", uri: self.config.to_string(), reasons: self.reasons.clone() }
+    }
+
+    fn queue(&self, depth: u32, users: Users, stats: &Arc<Stats>) -> Result<LibaioQueue> {
+        let shared = users == Users::Many;
+        let bell = if shared { Some(Arc::new(Bell::new()?)) } else { None };
         let depth = depth.clamp(1, self.config.depth);
         let (holds, context) = self.spare().take(depth).map_err(|e| explain("io_setup", e))?;
         let mut core = Core::new(depth, stats);
-        if bell.is_some() {
+        if shared {
             core.start_lending();
         }
         Ok(LibaioQueue {
@@ -213,29 +224,9 @@ impl Libaio {
             interruptions: Interruptions::default(),
         })
     }
-}
-
-impl Driver for Libaio {
-    const NAME: &std::ffi::CStr = c"libaio";
-
-    fn info(&self) -> EngineInfo {
-        EngineInfo { name: "libaio", uri: self.config.to_string(), reasons: self.reasons.clone() }
-    }
-
-    fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
-        Ok(Box::new(Owned::new(self.make(depth, None, stats)?)))
-    }
-
-    fn loose_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
-        Ok(Box::new(Owned::new(self.make(depth, None, stats)?)))
-    }
 
     fn most_queues(&self) -> usize {
         (self.most_requests / SHARE / self.config.depth) as usize
-    }
-
-    fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
-        Ok(Box::new(Owned::new(self.make(depth, Some(Arc::new(Bell::new()?)), stats)?)))
     }
 
     fn run_depth(&self) -> u32 {
@@ -425,9 +416,13 @@ fn iocb(r: &Request, can: Can) -> Option<(Iocb, bool)> {
     Some((c, false))
 }
 
-impl RawQueue for LibaioQueue {
-    fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
-        self.core.push(op)
+impl SlotQueue for LibaioQueue {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -459,35 +454,6 @@ impl RawQueue for LibaioQueue {
         self.core.pop()
     }
 
-    fn in_flight(&self) -> usize {
-        self.core.in_flight()
-    }
-
-    fn cancel(&mut self, user: u64) -> Result<usize> {
-        // What has been handed out cannot be taken back.
-        Ok(self.core.cancel(user).0)
-    }
-
-    fn starving(&self) -> bool {
-        self.core.starving()
-    }
-
-    fn end_chain(&mut self) {
-        self.core.end_chain();
-    }
-
-    fn depth(&self) -> usize {
-        self.core.depth()
-    }
-
-    fn holds(&self, user: u64) -> bool {
-        self.core.holds(user)
-    }
-
-    fn lends(&mut self) -> Option<&mut dyn Lends> {
-        Some(&mut self.core)
-    }
-
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         let bell = self.bell.clone()?;
         Some(Arc::new(FdWaiter { bell, also: None }))
@@ -509,8 +475,7 @@ impl Drop for LibaioQueue {
         if !mine || self.drain().is_err() {
             // The kernel may still write to these buffers, or they are in flight in the parent of this process: they
             // are never freed.
-            let core = Core::new(1, &self.core.shared_stats());
-            std::mem::forget(std::mem::replace(&mut self.core, core));
+            self.core.leak();
         } else if !self.broken {
             self.spare.give(self.holds, std::mem::replace(&mut self.context, Context::none()));
         }

@@ -8,7 +8,7 @@ pub(crate) mod exec;
 pub(crate) mod interruptions;
 pub(crate) mod kept;
 pub(crate) mod libaio;
-mod owned;
+pub(crate) mod owned;
 pub(crate) mod posix;
 mod probe;
 mod raw;

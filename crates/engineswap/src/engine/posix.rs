@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::bell::Bell;
 use super::core::Core;
-use super::owned::Owned;
-use super::{Engine, Lends, RawQueue, RawWaiter};
-use crate::engine::driver::{Driver, OsEngine};
+use super::owned::SlotQueue;
+use super::{Engine, RawWaiter};
+use crate::engine::driver::{Driver, OsEngine, Users};
 use crate::engine::exec;
 use crate::info::EngineInfo;
 use crate::kind::OpKind;
@@ -39,30 +39,17 @@ struct Posix {
     reasons: Vec<String>,
 }
 
-impl Posix {
-    fn make(&self, depth: u32, stats: &Arc<Stats>) -> Box<Owned<PosixQueue>> {
-        let pool = self.pool.get(|| Pool::new(self.config.threads));
-        Box::new(Owned::new(PosixQueue::new(pool, self.config.nowait, depth, stats)))
-    }
-}
-
 impl Driver for Posix {
     const NAME: &std::ffi::CStr = c"posix";
+    type Queue = PosixQueue;
 
     fn info(&self) -> EngineInfo {
         EngineInfo { name: "posix", uri: self.config.to_string(), reasons: self.reasons.clone() }
     }
 
-    fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
-        Ok(self.make(depth, stats))
-    }
-
-    fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
-        Ok(self.make(depth, stats))
-    }
-
-    fn loose_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
-        Ok(self.make(depth, stats))
+    fn queue(&self, depth: u32, _: Users, stats: &Arc<Stats>) -> Result<PosixQueue> {
+        let pool = self.pool.get(|| Pool::new(self.config.threads));
+        Ok(PosixQueue::new(pool, self.config.nowait, depth, stats))
     }
 
     fn run_depth(&self) -> u32 {
@@ -348,9 +335,13 @@ impl PosixQueue {
     }
 }
 
-impl RawQueue for PosixQueue {
-    fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
-        self.core.push(op)
+impl SlotQueue for PosixQueue {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -387,42 +378,9 @@ impl RawQueue for PosixQueue {
         self.core.pop()
     }
 
-    fn in_flight(&self) -> usize {
-        self.core.in_flight()
-    }
-
-    fn cancel(&mut self, user: u64) -> Result<usize> {
-        // What has been handed out cannot be taken back.
-        Ok(self.core.cancel(user).0)
-    }
-
-    fn starving(&self) -> bool {
-        self.core.starving()
-    }
-
-    fn end_chain(&mut self) {
-        self.core.end_chain();
-    }
-
-    fn depth(&self) -> usize {
-        self.core.depth()
-    }
-
-    fn holds(&self, user: u64) -> bool {
-        self.core.holds(user)
-    }
-
-    fn lends(&mut self) -> Option<&mut dyn Lends> {
-        None
-    }
-
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         let shared: Arc<dyn RawWaiter> = self.shared.clone();
         Some(shared)
-    }
-
-    fn fail_all(&mut self, e: &Error) -> Vec<Done> {
-        self.core.fail_all(e)
     }
 }
 
@@ -430,8 +388,7 @@ impl Drop for PosixQueue {
     fn drop(&mut self) {
         if !self.pool.process.is_this() {
             // What is in flight is the parent's. The files and buffers of the rest go with the process.
-            let core = Core::new(1, &self.core.shared_stats());
-            return std::mem::forget(std::mem::replace(&mut self.core, core));
+            return self.core.leak();
         }
         // Operations own what they touch, so workers could go on alone; but a caller that drops its queue may
         // rely on nothing being written afterwards.

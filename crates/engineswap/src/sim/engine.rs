@@ -11,6 +11,7 @@ use super::node::{Node, What};
 use super::plan::{Action, Call};
 use super::queue::SimQueue;
 use super::world::World;
+use crate::engine::owned::Owned;
 use crate::engine::{Engine, RawQueue, kept, runner};
 use crate::file::{File, FileLock};
 use crate::how::{Direct, OpenHow};
@@ -285,12 +286,12 @@ impl Engine for SimEngine {
 
     fn queue(&self, depth: u32) -> Result<Box<dyn RawQueue>> {
         let depth = depth.clamp(1, self.disk.config().depth);
-        Ok(Box::new(SimQueue::new(&self.disk, depth, &self.stats)))
+        Ok(Box::new(Owned::new(SimQueue::new(&self.disk, depth, &self.stats))))
     }
 
     fn shared_queue(&self, depth: u32) -> Result<Box<dyn RawQueue + Send>> {
         let depth = depth.clamp(1, self.disk.config().depth);
-        Ok(Box::new(SimQueue::new(&self.disk, depth, &self.stats)))
+        Ok(Box::new(Owned::new(SimQueue::new(&self.disk, depth, &self.stats))))
     }
 
     fn run(&self, ops: Vec<Op>) -> Vec<Done> {

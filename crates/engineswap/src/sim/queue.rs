@@ -13,8 +13,8 @@ use super::handle::{Handle, Unfinished};
 use super::plan::Call;
 use crate::engine::core::{Core, Policy, Request, What};
 use crate::engine::interruptions::Interruptions;
-use crate::engine::{Lends, RawQueue};
-use crate::op::{Done, Op};
+use crate::engine::owned::SlotQueue;
+use crate::op::Done;
 use crate::os::{FileCalls, Sys, gather};
 use crate::random::Random;
 use crate::stats::Stats;
@@ -174,9 +174,13 @@ fn perform(h: &Handle, r: &Request) -> Sys<(usize, Option<Unfinished>)> {
     }
 }
 
-impl RawQueue for SimQueue {
-    fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
-        self.core.push(op)
+impl SlotQueue for SimQueue {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -215,35 +219,6 @@ impl RawQueue for SimQueue {
             let _ = self.start();
         }
         self.core.pop()
-    }
-
-    fn in_flight(&self) -> usize {
-        self.core.in_flight()
-    }
-
-    fn depth(&self) -> usize {
-        self.core.depth()
-    }
-
-    fn holds(&self, user: u64) -> bool {
-        self.core.holds(user)
-    }
-
-    fn cancel(&mut self, user: u64) -> Result<usize> {
-        // What has been handed out cannot be taken back.
-        Ok(self.core.cancel(user).0)
-    }
-
-    fn starving(&self) -> bool {
-        self.core.starving()
-    }
-
-    fn lends(&mut self) -> Option<&mut dyn Lends> {
-        None
-    }
-
-    fn end_chain(&mut self) {
-        self.core.end_chain();
     }
 
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {

@@ -1,5 +1,5 @@
 use crate::mem::AlignedBuf;
-use crate::{Buf, Direct, File, Io, OpKind, OpenHow, Purpose};
+use crate::{Buf, Direct, File, Io, Op, OpKind, OpenHow, Purpose};
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn page() -> AlignedBuf {
 
 fn results(q: &mut LibaioQueue) -> Vec<(u64, Result<u64>, Buf)> {
     let mut all = Vec::new();
-    while q.in_flight() > 0 {
+    while q.core.in_flight() > 0 {
         q.wait(1).unwrap();
         all.extend(std::iter::from_fn(|| q.pop()).map(|d| (d.user, d.result, d.buf)));
     }
@@ -42,7 +42,7 @@ fn what_native_aio_has_is_not_done_by_plain_calls() {
     if !(f.is_direct() && engine.can.sync && engine.can.vectors && engine.can.flags) {
         return println!("SKIPPED: no direct I/O, or an old kernel");
     }
-    let mut q = engine.make(16, None, &stats).unwrap();
+    let mut q = engine.queue(16, Users::One, &stats).unwrap();
     let pieces = || vec![page().into(), page().into()];
     let write = Op::write(&f, 0, 4096, Buf::Aligned(page()), Purpose(0));
     let ops = [
@@ -55,7 +55,7 @@ fn what_native_aio_has_is_not_done_by_plain_calls() {
         Op { kind: OpKind::SyncAll, ..Op::sync_data(&f, Purpose(0)) },
     ];
     for (i, op) in ops.into_iter().enumerate() {
-        q.push(op.user(i as u64)).unwrap();
+        q.core.push(op.user(i as u64)).unwrap();
     }
     let got: Vec<u64> = results(&mut q).into_iter().map(|d| d.1.unwrap()).collect();
     assert_eq!(got, [4096, 4096, 8192, 8192, 8192, 0, 0]);
@@ -68,10 +68,10 @@ fn what_native_aio_has_is_not_done_by_plain_calls() {
 #[test]
 fn more_than_the_context_holds_goes_through_it_in_parts() {
     let Some((_dir, engine, f, stats)) = made(1024) else { return };
-    let mut q = engine.make(1024, None, &stats).unwrap();
+    let mut q = engine.queue(1024, Users::One, &stats).unwrap();
     (q.context, q.holds) = (Context::new(1).unwrap(), 1);
     for i in 0..1024 {
-        q.push(Op::read(&f, (i % 64) * 4096, 4096, Buf::Aligned(page()), Purpose(0)).user(i)).unwrap();
+        q.core.push(Op::read(&f, (i % 64) * 4096, 4096, Buf::Aligned(page()), Purpose(0)).user(i)).unwrap();
     }
     q.submit().unwrap();
     assert!(stats.snapshot().submit_calls > 1, "taken whole");
@@ -91,7 +91,7 @@ fn a_refused_request_does_not_hold_up_the_rest() {
     let Some((dir, engine, f, stats)) = made(16) else { return };
     let how = OpenHow::read().direct(Direct::Prefer);
     let r = Io::from_uri("posix").unwrap().open(&dir.path().join("f"), &how).unwrap();
-    let mut q = engine.make(16, None, &stats).unwrap();
+    let mut q = engine.queue(16, Users::One, &stats).unwrap();
     for i in 0..9 {
         let op = match i % 3 {
             // Durable, so that it is no plain call on a buffered file either.
@@ -101,7 +101,7 @@ fn a_refused_request_does_not_hold_up_the_rest() {
             },
             _ => Op::read(&f, i * 4096, 4096, Buf::Aligned(page()), Purpose(0)),
         };
-        q.push(op.user(i)).unwrap();
+        q.core.push(op.user(i)).unwrap();
     }
     for (user, result, buf) in results(&mut q) {
         let Buf::Aligned(b) = buf else { panic!("the buffer is gone") };

@@ -30,9 +30,8 @@ use self::pools::RingPools;
 use self::queue::{Registered, UringQueue};
 use self::raw::RawRing;
 use self::ring::{Ring, Setup};
-use super::owned::Owned;
-use super::{Engine, RawQueue, RawRegistration, Unregistered};
-use crate::engine::driver::{Driver, OsEngine};
+use super::{Engine, RawRegistration, Unregistered};
+use crate::engine::driver::{Driver, OsEngine, Users};
 use crate::info::EngineInfo;
 use crate::mem::Region;
 use crate::os::OsFile;
@@ -59,7 +58,7 @@ pub fn open(config: &UringConfig, mut reasons: Vec<String>) -> Result<Arc<dyn En
         reasons: Vec::new(),
     };
     // Whatever else was asked for shows now, not at the first queue.
-    let first = uring.ring(1)?;
+    let first = uring.ring_for(1, true)?;
     uring.registered(&first, 1)?;
     uring.fixed_vectors = first.knows(&[sys::OP_READV_FIXED, sys::OP_WRITEV_FIXED]);
     reasons.push(match config.iopoll {
@@ -146,10 +145,6 @@ impl Uring {
     }
 
     /// A ring of the calling thread.
-    fn ring(&self, depth: u32) -> Result<Ring> {
-        self.ring_for(depth, true)
-    }
-
     /// A ring of the calling thread alone, or of any thread.
     fn ring_for(&self, depth: u32, one_thread: bool) -> Result<Ring> {
         let c = &self.config;
@@ -199,6 +194,7 @@ impl Uring {
 
 impl Driver for Uring {
     const NAME: &std::ffi::CStr = c"io_uring";
+    type Queue = UringQueue;
 
     fn info(&self) -> EngineInfo {
         EngineInfo { name: "io_uring", uri: self.config.to_string(), reasons: self.reasons.clone() }
@@ -208,23 +204,8 @@ impl Driver for Uring {
         if self.config.iopoll { self.mine().polling.check(file, &self.setup) } else { Ok(()) }
     }
 
-    fn queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue>> {
-        let depth = depth.clamp(1, self.config.depth);
-        let ring = self.ring(depth)?;
-        let registered = self.registered(&ring, depth)?;
-        Ok(Box::new(Owned::new(UringQueue::new(ring, depth, &self.config, registered, stats))))
-    }
-
-    fn shared_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
-        let depth = depth.clamp(1, self.config.depth);
-        let ring = self.ring_for(depth, false)?;
-        let registered = self.registered(&ring, depth)?;
-        let queue = UringQueue::new(ring, depth, &self.config, registered, stats);
-        Ok(Box::new(Owned::new(queue.shared(&self.config)?)))
-    }
-
-    fn loose_queue(&self, depth: u32, stats: &Arc<Stats>) -> Result<Box<dyn RawQueue + Send>> {
-        if !self.config.worker_cpus.is_empty() {
+    fn queue(&self, depth: u32, users: Users, stats: &Arc<Stats>) -> Result<UringQueue> {
+        if users == Users::InTurn && !self.config.worker_cpus.is_empty() {
             // Workers are bound for the thread that sets a ring up, not for those that it is handed to.
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -233,9 +214,10 @@ impl Driver for Uring {
             ));
         }
         let depth = depth.clamp(1, self.config.depth);
-        let ring = self.ring_for(depth, false)?;
+        let ring = self.ring_for(depth, users == Users::One)?;
         let registered = self.registered(&ring, depth)?;
-        Ok(Box::new(Owned::new(UringQueue::new(ring, depth, &self.config, registered, stats))))
+        let queue = UringQueue::new(ring, depth, &self.config, registered, stats);
+        if users == Users::Many { queue.shared(&self.config) } else { Ok(queue) }
     }
 
     fn register_buffers(&self, region: Region) -> Result<Box<dyn RawRegistration>> {

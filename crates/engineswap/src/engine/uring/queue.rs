@@ -10,11 +10,12 @@ use super::pools::RingPools;
 use super::raw::RawRing;
 use super::ring::Ring;
 use super::sys::{self, Sqe};
+use crate::engine::RawWaiter;
 use crate::engine::bell::{Bell, FdWaiter};
 use crate::engine::core::{Core, Policy, Request, What};
 use crate::engine::interruptions::Interruptions;
-use crate::engine::{Lends, RawQueue, RawWaiter};
-use crate::op::{Done, Op};
+use crate::engine::owned::SlotQueue;
+use crate::op::Done;
 use crate::process::Process;
 use crate::stats::Stats;
 use crate::uri::UringConfig;
@@ -407,9 +408,13 @@ fn sqe(r: &Request) -> Sqe {
     s
 }
 
-impl<R: RawRing> RawQueue for UringQueue<R> {
-    fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
-        self.core.push(op)
+impl<R: RawRing> SlotQueue for UringQueue<R> {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -470,10 +475,6 @@ impl<R: RawRing> RawQueue for UringQueue<R> {
         self.core.pop()
     }
 
-    fn in_flight(&self) -> usize {
-        self.core.in_flight()
-    }
-
     fn cancel(&mut self, user: u64) -> Result<usize> {
         self.tend();
         let (ended, asked) = self.core.cancel(user);
@@ -495,32 +496,8 @@ impl<R: RawRing> RawQueue for UringQueue<R> {
         Ok(ended + asked.len())
     }
 
-    fn starving(&self) -> bool {
-        self.core.starving()
-    }
-
-    fn end_chain(&mut self) {
-        self.core.end_chain();
-    }
-
-    fn depth(&self) -> usize {
-        self.core.depth()
-    }
-
-    fn holds(&self, user: u64) -> bool {
-        self.core.holds(user)
-    }
-
-    fn lends(&mut self) -> Option<&mut dyn Lends> {
-        Some(&mut self.core)
-    }
-
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         self.waiter.clone()
-    }
-
-    fn fail_all(&mut self, e: &Error) -> Vec<Done> {
-        self.core.fail_all(e)
     }
 }
 
@@ -529,8 +506,7 @@ impl<R: RawRing> Drop for UringQueue<R> {
         if !self.process.is_this() {
             // A child after fork() lets go of its descriptor and mapping; what is in flight and registered is its
             // parent's.
-            let core = Core::new(1, &self.core.shared_stats());
-            std::mem::forget(std::mem::replace(&mut self.core, core));
+            self.core.leak();
             std::mem::forget((self.files.take(), self.pools.take()));
             return;
         }
@@ -538,8 +514,7 @@ impl<R: RawRing> Drop for UringQueue<R> {
         self.core.discard_pending();
         if self.drain().is_err() {
             // The kernel may still write to these buffers: they are never freed.
-            let core = Core::new(1, &self.core.shared_stats());
-            std::mem::forget(std::mem::replace(&mut self.core, core));
+            self.core.leak();
         }
         // As long as the ring is open.
         if let Some(pools) = self.pools.take() {

@@ -14,6 +14,7 @@ use super::shadow::{CANARY, REGION, REGIONS, Record, SYNC, Shadow};
 use super::{Manners, Model, ModelRing};
 use crate::buf::Piece;
 use crate::engine::RawQueue;
+use crate::engine::owned::Owned;
 use crate::kind::{OpKind, Purpose};
 use crate::mem::{AlignedBuf, ReadPool};
 use crate::op::Op;
@@ -51,7 +52,7 @@ fn a_queue_keeps_its_promises_whatever_its_ring_does() {
 struct Case {
     random: Random,
     ring: ModelRing,
-    queue: UringQueue<ModelRing>,
+    queue: Owned<UringQueue<ModelRing>>,
     shadow: Shadow,
     pool: ReadPool,
     limits: bool,
@@ -84,7 +85,7 @@ impl Case {
         let registered = Registered { pools, ..Registered::default() };
         let stats = Arc::new(Stats::new(c"model"));
         Case {
-            queue: UringQueue::new(ring.clone(), depth, &config, registered, &stats),
+            queue: Owned::new(UringQueue::new(ring.clone(), depth, &config, registered, &stats)),
             ring,
             shadow: Shadow::new(2, fails),
             pool: ReadPool::new(4096, 1 + r.below(4) as usize),
@@ -161,7 +162,7 @@ impl Case {
     }
 
     /// Calls the queue, and looks at what the ring has done then.
-    fn asked<T>(&mut self, call: impl FnOnce(&mut UringQueue<ModelRing>) -> T) -> T {
+    fn asked<T>(&mut self, call: impl FnOnce(&mut Owned<UringQueue<ModelRing>>) -> T) -> T {
         self.ring.0.borrow_mut().calls_now = 0;
         let out = call(&mut self.queue);
         self.shadow.follow(&self.ring);

@@ -7,6 +7,7 @@ use std::sync::{Arc, mpsc};
 use super::options::pipe;
 use super::*;
 use crate::engine::RawQueue;
+use crate::engine::owned::Owned;
 use crate::engine::uring::files::{Files, RingFiles};
 use crate::engine::uring::queue::{Registered, UringQueue};
 use crate::engine::uring::ring::{Ring, Setup};
@@ -175,7 +176,7 @@ fn a_queue_that_is_dropped_keeps_no_file_open() {
 }
 
 /// Every file in turn reads its own page through `q`; how many times a registered file was used.
-fn read_each(q: &mut UringQueue, files: &[File], stats: &Stats) -> u64 {
+fn read_each(q: &mut Owned<UringQueue>, files: &[File], stats: &Stats) -> u64 {
     let before = stats.snapshot().fixed_files;
     for f in files {
         assert!(q.push(read_page(f, 0)).is_ok());
@@ -197,7 +198,7 @@ fn files_that_find_no_place_are_used_by_their_descriptors() {
     let registered =
         Registered { files: Some(RingFiles::new(&places, &ring).unwrap()), ..Default::default() };
     let stats = Arc::new(Stats::new(c"io_uring"));
-    let mut q = UringQueue::new(ring, 8, &UringConfig::default(), registered, &stats);
+    let mut q = Owned::new(UringQueue::new(ring, 8, &UringConfig::default(), registered, &stats));
     let make = |i: u64| {
         let f = io.open(&dir.path().join(i.to_string()), &OpenHow::read_write()).unwrap();
         f.write_all_at(&page(i), 0, P).unwrap();
