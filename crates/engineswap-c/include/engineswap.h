@@ -17,10 +17,10 @@
  *
  * THREADS. Engines, files and buffers may be used by all threads at once. A queue belongs to the thread that opened
  * it; another one gets ENGINESWAP_WRONG_THREAD; unless it was opened with ENGINESWAP_QUEUE_SHARED: then all threads may
- * use it at once. Directory listings and locks are used by one thread at a time. A handle is closed when no other
- * thread is in a call with it.
+ * use it at once. A handle is closed when no other thread is in a call with it.
  *
- * LIFETIMES. Handles may be closed in any order: a file or a queue keeps its engine alive, an operation its file.
+ * LIFETIMES. Handles may be closed in any order: files and queues outlive their engine's handle, an operation its
+ * file's.
  * After fork() a child may go on using engines and files that were opened before: rings, contexts and threads it gets of
  * its own. A queue is its parent's: in the child it fails as broken, and to close it there touches nothing of the parent's.
  *
@@ -61,7 +61,6 @@ enum {
     ENGINESWAP_ALREADY_EXISTS = -2,    /* the path exists already, or a directory is not empty */
     ENGINESWAP_PERMISSION_DENIED = -3, /* or a read-only file system */
     ENGINESWAP_NO_SPACE = -4,          /* no space, quota or file size left */
-    ENGINESWAP_LOCKED = -5,            /* somebody else holds the lock */
     ENGINESWAP_UNEXPECTED_EOF = -6,    /* the file ended before the bytes asked for */
     ENGINESWAP_UNSUPPORTED = -7,       /* the engine or an option of it cannot be had here; the message says why */
     ENGINESWAP_INVALID_ARGUMENT = -8,  /* a URI or an argument is wrong; the message lists what is valid */
@@ -114,44 +113,8 @@ const char *engineswap_engine_uri(const engineswap_engine *engine);
 /* Why this engine was chosen, a line each. Belongs to the handle. "" for NULL. */
 const char *engineswap_engine_reasons(const engineswap_engine *engine);
 
-/* ---- Directories --------------------------------------------------------------------------------------------- */
-
-typedef struct engineswap_metadata {
-    uint64_t len;    /* bytes */
-    uint32_t is_dir; /* 1 for a directory */
-    uint32_t reserved;
-} engineswap_metadata;
-
-/* ENGINESWAP_NOT_FOUND if there is no such path. */
-int32_t engineswap_stat(const engineswap_engine *engine, const char *path, engineswap_metadata *out,
-                        engineswap_error *err);
-/* Makes a directory and its missing parents. */
-int32_t engineswap_create_dir_all(const engineswap_engine *engine, const char *path, engineswap_error *err);
-int32_t engineswap_remove_file(const engineswap_engine *engine, const char *path, engineswap_error *err);
-/* Removes an empty directory. */
-int32_t engineswap_remove_dir(const engineswap_engine *engine, const char *path, engineswap_error *err);
-/* Replaces the target. Durable only after engineswap_sync_dir of the directories. */
-int32_t engineswap_rename(const engineswap_engine *engine, const char *from, const char *to, engineswap_error *err);
-int32_t engineswap_hard_link(const engineswap_engine *engine, const char *from, const char *to, engineswap_error *err);
-/* Makes the directory's entries durable. */
+/* Makes the entries of a directory durable: files that were made, renamed or removed in it (by open, rename, unlink). */
 int32_t engineswap_sync_dir(const engineswap_engine *engine, const char *path, engineswap_error *err);
-
-typedef struct engineswap_listing engineswap_listing;
-
-/* Reads the entries of a directory, in no order, without "." and "..". */
-int32_t engineswap_listing_open(const engineswap_engine *engine, const char *path, engineswap_listing **out,
-                                engineswap_error *err);
-/* The next name, or NULL at the end; *is_dir (unless NULL) says whether it is a directory. Belongs to the listing. */
-const char *engineswap_listing_next(engineswap_listing *listing, uint32_t *is_dir);
-void engineswap_listing_close(engineswap_listing *listing);
-
-typedef struct engineswap_lock engineswap_lock;
-
-/* Takes an exclusive lock on a file, made if missing. ENGINESWAP_LOCKED if another process, or another lock of this
- * one, has it. The lock ends with the handle or the process. */
-int32_t engineswap_lock_file(const engineswap_engine *engine, const char *path, engineswap_lock **out,
-                             engineswap_error *err);
-void engineswap_unlock(engineswap_lock *lock);
 
 /* ---- Buffers ------------------------------------------------------------------------------------------------- */
 
@@ -169,15 +132,12 @@ typedef struct engineswap_registration engineswap_registration;
  * registration says why in engineswap_registration_refusal, and transfers are done as without.
  *
  * The memory must stay allocated, and backed by the same pages (no munmap, mremap, madvise(MADV_DONTNEED), no fork
- * after which it is written), until it is taken out by engineswap_unregister or replaced; and no operation in it may be
+ * after which it is written), until it is taken out by engineswap_unregister; and no operation in it may be
  * pushed meanwhile. */
 int32_t engineswap_register_buffer(const engineswap_engine *engine, void *buffer, size_t len,
                                    engineswap_registration **out, engineswap_error *err);
-/* Why the memory is not registered; NULL if it is. Belongs to the handle, until it is replaced. */
+/* Why the memory is not registered; NULL if it is. Belongs to the handle. */
 const char *engineswap_registration_refusal(const engineswap_registration *registration);
-/* Registers other memory in its place. After a failure none is registered. */
-int32_t engineswap_registration_replace(engineswap_registration *registration, void *buffer, size_t len,
-                                        engineswap_error *err);
 void engineswap_unregister(engineswap_registration *registration);
 
 /* ---- Files --------------------------------------------------------------------------------------------------- */
@@ -202,9 +162,7 @@ int32_t engineswap_file_open(const engineswap_engine *engine, const char *path, 
 /* Closes the handle; the file itself is closed when the last operation on it is done. Nothing is synced. */
 void engineswap_file_close(engineswap_file *file);
 
-/* The path it was opened by. Belongs to the handle. "" for NULL. */
-const char *engineswap_file_path(const engineswap_file *file);
-/* The descriptor, for what this interface does not do (advice, mapping for reading); -1 if there is none. It is closed
+/* The descriptor, for what this interface does not do (advice, space, mapping for reading); -1 if there is none. It is closed
  * with the file. Writing or syncing through it goes behind the engine's back. */
 int engineswap_file_fd(const engineswap_file *file);
 /* 1 if it bypasses the page cache, else 0. */
@@ -230,46 +188,12 @@ int32_t engineswap_file_write_dsync(const engineswap_file *file, const void *buf
 /* fdatasync and fsync. After a failure every later sync of this handle fails with ENGINESWAP_SYNC_FAILED. */
 int32_t engineswap_file_sync_data(const engineswap_file *file, uint32_t purpose, engineswap_error *err);
 int32_t engineswap_file_sync_all(const engineswap_file *file, uint32_t purpose, engineswap_error *err);
-/* Starts write-back of the range (`len` 0: to the end) and waits for it; not durable by itself. */
-int32_t engineswap_file_sync_range(const engineswap_file *file, uint64_t offset, uint64_t len, uint32_t purpose,
-                                   engineswap_error *err);
 enum {
     ENGINESWAP_WAIT_BEFORE = 1 /* wait for write-back of the range that is under way, then start the rest */
 };
 /* Starts write-back of the range (`len` 0: to the end) and does not wait for it. `flags`: ENGINESWAP_WAIT_BEFORE. */
 int32_t engineswap_file_start_write_back(const engineswap_file *file, uint64_t offset, uint64_t len, uint32_t flags,
                                          uint32_t purpose, engineswap_error *err);
-/* fallocate that keeps the length: space for what will be written. ENGINESWAP_UNSUPPORTED where there is no such
- * thing. */
-int32_t engineswap_file_reserve(const engineswap_file *file, uint64_t offset, uint64_t len, engineswap_error *err);
-
-enum {
-    ENGINESWAP_ADVICE_NORMAL = 0,
-    ENGINESWAP_ADVICE_SEQUENTIAL = 1, /* read further ahead */
-    ENGINESWAP_ADVICE_RANDOM = 2,     /* do not read ahead */
-    ENGINESWAP_ADVICE_WILL_NEED = 3,  /* begin to read now */
-    ENGINESWAP_ADVICE_DONT_NEED = 4   /* drop clean pages from the page cache */
-};
-/* Tells the page cache what is going to be done with the range (`len` 0: to the end). */
-int32_t engineswap_file_advise(const engineswap_file *file, uint32_t advice, uint64_t offset, uint64_t len,
-                               engineswap_error *err);
-
-/* Which file it is. Device, inode and generation name it for good where the file system has generations. */
-typedef struct engineswap_file_info {
-    uint64_t device;
-    uint64_t inode;
-    uint64_t generation; /* UINT64_MAX where the file system does not say */
-    uint64_t len;        /* bytes */
-    uint64_t allocated;  /* bytes that it takes on the device */
-    uint64_t links;      /* names */
-    int64_t modified_ns; /* nanoseconds from 1970 to the last change */
-} engineswap_file_info;
-
-/* `size` is sizeof(engineswap_file_info) of the caller's header. */
-int32_t engineswap_file_get_info(const engineswap_file *file, engineswap_file_info *out, size_t size,
-                                 engineswap_error *err);
-/* fallocate: reserves the range and grows the file to hold it. */
-int32_t engineswap_file_allocate(const engineswap_file *file, uint64_t offset, uint64_t len, engineswap_error *err);
 /* Cuts or grows the file. */
 int32_t engineswap_file_set_len(const engineswap_file *file, uint64_t len, engineswap_error *err);
 int32_t engineswap_file_len(const engineswap_file *file, uint64_t *out, engineswap_error *err);
@@ -374,8 +298,6 @@ int32_t engineswap_queue_push(engineswap_queue *queue, const engineswap_op *op, 
  * queue this is the way to push chains: there engineswap_queue_push refuses ENGINESWAP_OP_CHAIN. */
 int32_t engineswap_queue_push_many(engineswap_queue *queue, const engineswap_op *ops, size_t count,
                                    engineswap_error *err);
-/* The last operation pushed has no successor after all, if it asked for one. */
-int32_t engineswap_queue_end_chain(engineswap_queue *queue, engineswap_error *err);
 /* Starts what was pushed. */
 int32_t engineswap_queue_submit(engineswap_queue *queue, engineswap_error *err);
 /* Submits, then waits until at least `min` completions can be taken (fewer if fewer are in flight). On a shared queue

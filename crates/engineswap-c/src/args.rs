@@ -53,14 +53,14 @@ pub(crate) unsafe fn struct_of_size<T: Copy>(out: *mut T, size: usize, from: &T)
 ///
 /// # Safety
 /// `path` is NULL or NUL-terminated and lives as long as the result.
-pub(crate) unsafe fn path<'a>(path: *const c_char, what: &str) -> Result<&'a Path, Fail> {
+pub(crate) unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Fail> {
     if path.is_null() {
-        return Err(Fail::invalid(format!("the {what} is NULL")));
+        return Err(Fail::invalid("the path is NULL"));
     }
     // SAFETY: not NULL, and the caller's promise.
     let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
     if bytes.is_empty() {
-        return Err(Fail::invalid(format!("the {what} is empty")));
+        return Err(Fail::invalid("the path is empty"));
     }
     Ok(Path::new(OsStr::from_bytes(bytes)))
 }

@@ -103,3 +103,17 @@ pub unsafe extern "C" fn engineswap_engine_reasons(engine: *const engineswap_eng
     // SAFETY: the header's contract.
     unsafe { text(engine, |e| &e.reasons) }
 }
+
+/// Makes a directory's entries durable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engineswap_sync_dir(
+    engine: *const engineswap_engine,
+    path: *const c_char,
+    err: *mut engineswap_error,
+) -> i32 {
+    guard(err, || {
+        // SAFETY: the header's contract.
+        let (engine, path) = unsafe { (args::handle(engine, "engine")?, args::path(path)?) };
+        Ok(engine.io.sync_dir(path).map(|()| OK)?)
+    })
+}

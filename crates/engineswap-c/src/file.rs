@@ -1,9 +1,8 @@
 //! Files and lone operations on them.
 
-use std::ffi::{CString, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{c_char, c_int, c_void};
 
-use engineswap::{Direct, File, Op, OpKind, OpenHow};
+use engineswap::{Direct, File, OpenHow};
 
 use crate::args;
 use crate::engine::engineswap_engine;
@@ -12,8 +11,6 @@ use crate::result::{Fail, OK, engineswap_error, guard};
 /// A file's handle.
 pub struct engineswap_file {
     pub(crate) file: File,
-    pub(crate) engine: engineswap::Io,
-    path: CString,
 }
 
 const READ: u32 = 1;
@@ -25,6 +22,7 @@ const DIRECT_PREFER: u32 = 32;
 const DIRECT_REQUIRE: u32 = 64;
 const DONTCACHE: u32 = 128;
 const ALL: u32 = 255;
+const WAIT_BEFORE: u32 = 1;
 
 fn how(flags: u32) -> Result<OpenHow, Fail> {
     let has = |f| flags & f != 0;
@@ -65,10 +63,9 @@ pub unsafe extern "C" fn engineswap_file_open(
     guard(err, || {
         let out = args::out(out)?;
         // SAFETY: the header's contract.
-        let (engine, path) = unsafe { (args::handle(engine, "engine")?, args::path(path, "path")?) };
+        let (engine, path) = unsafe { (args::handle(engine, "engine")?, args::path(path)?) };
         let file = engine.io.open(path, &how(flags)?)?;
-        let path = args::c_string(path.as_os_str().as_bytes());
-        let handle = Box::new(engineswap_file { file, engine: engine.io.clone(), path });
+        let handle = Box::new(engineswap_file { file });
         // SAFETY: not NULL, so a place of the caller.
         unsafe { out.write(Box::into_raw(handle)) };
         Ok(OK)
@@ -85,13 +82,6 @@ pub unsafe extern "C" fn engineswap_file_close(file: *mut engineswap_file) {
             Ok(OK)
         });
     }
-}
-
-/// The path.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn engineswap_file_path(file: *const engineswap_file) -> *const c_char {
-    // SAFETY: the header's contract.
-    unsafe { file.as_ref() }.map_or(c"".as_ptr(), |f| f.path.as_ptr())
 }
 
 /// The descriptor.
@@ -112,7 +102,7 @@ pub unsafe extern "C" fn engineswap_file_is_direct(file: *const engineswap_file)
 ///
 /// # Safety
 /// The header's contract of `file`.
-pub(crate) unsafe fn with_file(
+unsafe fn with_file(
     file: *const engineswap_file,
     err: *mut engineswap_error,
     call: impl FnOnce(&engineswap_file) -> Result<(), Fail>,
@@ -250,40 +240,21 @@ pub unsafe extern "C" fn engineswap_file_sync_all(
     unsafe { with_file(file, err, |f| Ok(f.file.sync_all(args::purpose(purpose)?)?)) }
 }
 
-/// sync_file_range.
+/// Starts write-back.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn engineswap_file_sync_range(
+pub unsafe extern "C" fn engineswap_file_start_write_back(
     file: *const engineswap_file,
     offset: u64,
     len: u64,
+    flags: u32,
     purpose: u32,
     err: *mut engineswap_error,
 ) -> i32 {
     let call = |f: &engineswap_file| {
-        let op = Op::sync_data(&f.file, args::purpose(purpose)?);
-        let op = Op { kind: OpKind::SyncRange, offset, len, ..op };
-        // A batch of one is done as a plain system call.
-        f.engine.run(vec![op]).into_iter().try_for_each(|done| done.result.map(|_| ())).map_err(Fail::from)
-    };
-    // SAFETY: the header's contract.
-    unsafe { with_file(file, err, call) }
-}
-
-/// fallocate.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn engineswap_file_allocate(
-    file: *const engineswap_file,
-    offset: u64,
-    len: u64,
-    err: *mut engineswap_error,
-) -> i32 {
-    let call = |f: &engineswap_file| {
-        if offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
-            return Err(Fail::invalid(format!(
-                "allocate {len} bytes at {offset}: beyond the largest offset"
-            )));
+        if flags & !WAIT_BEFORE != 0 {
+            return Err(Fail::invalid(format!("unknown flags {flags:#x}; there is ENGINESWAP_WAIT_BEFORE")));
         }
-        Ok(f.file.allocate(offset, len)?)
+        Ok(f.file.start_write_back(offset, len, flags & WAIT_BEFORE != 0, args::purpose(purpose)?)?)
     };
     // SAFETY: the header's contract.
     unsafe { with_file(file, err, call) }

@@ -10,20 +10,16 @@
 
 mod args;
 mod buffer;
-mod dir;
 mod engine;
 mod file;
-mod file_more;
 mod queue;
 mod register;
 mod result;
 mod stats;
 
 pub use buffer::{engineswap_buffer_alloc, engineswap_buffer_free};
-pub use dir::*;
 pub use engine::*;
 pub use file::*;
-pub use file_more::*;
 pub use queue::*;
 pub use register::*;
 pub use result::{engineswap_code_name, engineswap_error};
@@ -53,9 +49,7 @@ mod tests {
         assert_eq!(size_of::<crate::engineswap_error>(), 1024);
         assert_eq!(size_of::<crate::engineswap_op>(), 56);
         assert_eq!(size_of::<crate::engineswap_completion>(), 24);
-        assert_eq!(size_of::<crate::engineswap_metadata>(), 16);
         assert_eq!(size_of::<crate::engineswap_vector>(), 16);
-        assert_eq!(size_of::<crate::engineswap_file_info>(), 56);
         assert_eq!(size_of::<crate::engineswap_op_stats>(), 64);
         assert_eq!(size_of::<crate::engineswap_stats>(), 400);
     }

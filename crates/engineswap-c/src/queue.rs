@@ -429,21 +429,6 @@ pub unsafe extern "C" fn engineswap_queue_push_many(
     })
 }
 
-/// Ends a chain.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn engineswap_queue_end_chain(
-    queue: *mut engineswap_queue,
-    err: *mut engineswap_error,
-) -> i32 {
-    guard(err, || {
-        // SAFETY: the header's contract.
-        if let Handle::Own(q) = unsafe { mine(queue)? } {
-            q.queue.end_chain();
-        }
-        Ok(OK)
-    })
-}
-
 /// Starts what was pushed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn engineswap_queue_submit(

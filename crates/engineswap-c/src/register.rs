@@ -11,15 +11,8 @@ use crate::result::{Fail, OK, engineswap_error, guard};
 
 /// A registration's handle.
 pub struct engineswap_registration {
-    registration: Registration,
+    _registration: Registration,
     refusal: Option<CString>,
-}
-
-impl engineswap_registration {
-    fn of(registration: Registration) -> engineswap_registration {
-        let refusal = registration.refusal().map(args::c_string);
-        engineswap_registration { registration, refusal }
-    }
 }
 
 /// # Safety
@@ -43,7 +36,9 @@ pub unsafe extern "C" fn engineswap_register_buffer(
         let out = args::out(out)?;
         // SAFETY: the header's contract.
         let (engine, region) = unsafe { (args::handle(engine, "engine")?, region(buffer, len)?) };
-        let handle = engineswap_registration::of(engine.io.register_buffers(region)?);
+        let registration = engine.io.register_buffers(region)?;
+        let refusal = registration.refusal().map(args::c_string);
+        let handle = engineswap_registration { _registration: registration, refusal };
         // SAFETY: not NULL, so a place of the caller.
         unsafe { out.write(Box::into_raw(Box::new(handle))) };
         Ok(OK)
@@ -58,24 +53,6 @@ pub unsafe extern "C" fn engineswap_registration_refusal(
     // SAFETY: the header's contract.
     let registration = unsafe { registration.as_ref() };
     registration.and_then(|r| r.refusal.as_ref()).map_or(std::ptr::null(), |r| r.as_ptr())
-}
-
-/// Registers other memory in its place.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn engineswap_registration_replace(
-    registration: *mut engineswap_registration,
-    buffer: *mut c_void,
-    len: usize,
-    err: *mut engineswap_error,
-) -> i32 {
-    guard(err, || {
-        // SAFETY: the header's contract.
-        let (handle, region) = unsafe { (registration.as_mut(), region(buffer, len)?) };
-        let handle = handle.ok_or_else(|| Fail::invalid("the registration is NULL"))?;
-        let replaced = handle.registration.replace(region);
-        handle.refusal = handle.registration.refusal().map(args::c_string);
-        Ok(replaced.map(|()| OK)?)
-    })
 }
 
 /// Takes the memory out.

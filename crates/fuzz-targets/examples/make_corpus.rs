@@ -221,7 +221,7 @@ fn main() {
             calls.extend([11, 1, 12, 2, 1, 13, 1, 0, 13, 1, 0, 4, 3, 4, 1, 1, 15]);
         }
         out.put("capi", &engine.to_string(), &calls);
-        // The same with memory registered, replaced and taken out on the way.
+        // The same with memory registered, asked after and taken out on the way.
         let mut calls = vec![engine, 0, 0x0F, 1, 1];
         for what in [0, 2, 3, 1, 2] {
             calls.extend([16, what, 3, 4, 1]);

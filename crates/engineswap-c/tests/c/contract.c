@@ -54,7 +54,7 @@ static void versions(void) {
     CHECK(engineswap_abi_version() == ENGINESWAP_ABI_VERSION);
     CHECK(strchr(engineswap_version(), '.') != NULL);
     CHECK(sizeof(engineswap_error) == 1024 && sizeof(engineswap_op) == 56);
-    CHECK(sizeof(engineswap_completion) == 24 && sizeof(engineswap_metadata) == 16);
+    CHECK(sizeof(engineswap_completion) == 24);
     CHECK(sizeof(engineswap_op_stats) == 64 && sizeof(engineswap_stats) == 400);
     CHECK(!strcmp(engineswap_code_name(ENGINESWAP_NO_SPACE), "no space"));
     CHECK(!strcmp(engineswap_code_name(ENGINESWAP_INTERNAL), "internal error"));
@@ -85,21 +85,14 @@ static void nothing_and_nonsense(void) {
 
     engineswap_close(NULL);
     engineswap_file_close(NULL);
-    engineswap_listing_close(NULL);
-    engineswap_unlock(NULL);
     engineswap_buffer_free(NULL);
     CHECK(engineswap_queue_close(NULL, &e) == ENGINESWAP_OK);
     CHECK(!*engineswap_engine_name(NULL) && !*engineswap_engine_uri(NULL) && !*engineswap_engine_reasons(NULL));
-    CHECK(!*engineswap_file_path(NULL) && engineswap_file_fd(NULL) == -1 && !engineswap_file_is_direct(NULL));
-    CHECK(engineswap_listing_next(NULL, NULL) == NULL && engineswap_queue_in_flight(NULL) == 0);
+    CHECK(engineswap_file_fd(NULL) == -1 && !engineswap_file_is_direct(NULL) && engineswap_queue_in_flight(NULL) == 0);
     CHECK(engineswap_buffer_alloc(0) == NULL && engineswap_buffer_alloc(SIZE_MAX) == NULL);
 
-    CHECK(engineswap_stat(NULL, "/", NULL, &e) == bad && engineswap_stat(engine, "/", NULL, &e) == bad);
-    CHECK(engineswap_create_dir_all(engine, NULL, &e) == bad && engineswap_create_dir_all(engine, "", &e) == bad);
-    CHECK(engineswap_remove_file(NULL, "x", &e) == bad && engineswap_remove_dir(engine, NULL, &e) == bad);
-    CHECK(engineswap_rename(engine, "x", NULL, &e) == bad && engineswap_hard_link(engine, NULL, "x", &e) == bad);
-    CHECK(engineswap_sync_dir(NULL, "x", &e) == bad);
-    CHECK(engineswap_listing_open(engine, dir, NULL, &e) == bad && engineswap_lock_file(engine, "x", NULL, &e) == bad);
+    CHECK(engineswap_sync_dir(NULL, "x", &e) == bad && engineswap_sync_dir(engine, NULL, &e) == bad);
+    CHECK(engineswap_sync_dir(engine, "", &e) == bad);
 
     CHECK(engineswap_file_open(engine, "x", 0, &file, &e) == bad);
     CHECK(engineswap_file_open(engine, "x", ENGINESWAP_READ | ENGINESWAP_CREATE, &file, &e) == bad);
@@ -114,8 +107,7 @@ static void nothing_and_nonsense(void) {
     CHECK(engineswap_file_write(file, NULL, 1, 0, 0, &e) == bad);
     CHECK(engineswap_file_write_dsync(NULL, &byte, 1, 0, 0, &e) == bad);
     CHECK(engineswap_file_sync_data(NULL, 0, &e) == bad && engineswap_file_sync_all(file, 99, &e) == bad);
-    CHECK(engineswap_file_sync_range(NULL, 0, 1, 0, &e) == bad);
-    CHECK(engineswap_file_allocate(file, UINT64_MAX, 2, &e) == bad && engineswap_file_set_len(NULL, 1, &e) == bad);
+    CHECK(engineswap_file_set_len(NULL, 1, &e) == bad);
     CHECK(engineswap_file_len(file, NULL, &e) == bad && engineswap_file_alignment(NULL, NULL, NULL, &e) == bad);
 
     CHECK(engineswap_queue_open(engine, 0, 0, &queue, &e) == bad);
@@ -125,7 +117,7 @@ static void nothing_and_nonsense(void) {
     CHECK(engineswap_queue_open(NULL, 1, 0, &queue, &e) == bad && queue == NULL);
     CHECK(engineswap_queue_push(NULL, &op, &e) == bad && engineswap_queue_submit(NULL, &e) == bad);
     CHECK(engineswap_queue_wait(NULL, 1, &e) == bad && engineswap_queue_pop(NULL, &done, &e) == bad);
-    CHECK(engineswap_queue_pop_many(NULL, &done, 1, &e) == bad && engineswap_queue_end_chain(NULL, &e) == bad);
+    CHECK(engineswap_queue_pop_many(NULL, &done, 1, &e) == bad);
     CHECK(engineswap_queue_open(engine, 4, 0, &queue, &e) == ENGINESWAP_OK);
     CHECK(engineswap_queue_push(queue, NULL, &e) == bad && engineswap_queue_pop(queue, NULL, &e) == bad);
     CHECK(engineswap_queue_pop_many(queue, NULL, 1, &e) == bad);
@@ -165,51 +157,22 @@ static void nothing_and_nonsense(void) {
     engineswap_file_close(file);
 }
 
-static void names_and_directories(void) {
-    engineswap_metadata meta;
-    engineswap_listing *listing;
-    engineswap_lock *lock, *second = NULL;
-    engineswap_file *file;
-    const char *name;
+static void names(void) {
+    const uint32_t new = ENGINESWAP_WRITE | ENGINESWAP_CREATE_NEW;
+    engineswap_file *file = open_file("one", new);
     char longest[5000];
-    uint32_t is_dir;
-    int files = 0, dirs = 0;
 
-    CHECK(engineswap_create_dir_all(engine, in_dir("a/b"), &e) == ENGINESWAP_OK);
-    CHECK(engineswap_stat(engine, in_dir("a/b"), &meta, &e) == ENGINESWAP_OK && meta.is_dir == 1);
-    file = open_file("a/one", ENGINESWAP_WRITE | ENGINESWAP_CREATE_NEW);
-    CHECK(engineswap_file_write(file, "four", 4, 0, 0, &e) == ENGINESWAP_OK);
-    CHECK(!strcmp(engineswap_file_path(file), in_dir("a/one")));
     engineswap_file_close(file);
-    CHECK(engineswap_file_open(engine, in_dir("a/one"), ENGINESWAP_WRITE | ENGINESWAP_CREATE_NEW, &file, &e) ==
-          ENGINESWAP_ALREADY_EXISTS);
-    CHECK(engineswap_hard_link(engine, in_dir("a/one"), in_dir("a/two"), &e) == ENGINESWAP_OK);
-    CHECK(engineswap_rename(engine, in_dir("a/one"), in_dir("a/three"), &e) == ENGINESWAP_OK);
-    CHECK(engineswap_sync_dir(engine, in_dir("a"), &e) == ENGINESWAP_OK);
-    CHECK(engineswap_stat(engine, in_dir("a/three"), &meta, &e) == ENGINESWAP_OK && meta.len == 4 && !meta.is_dir);
-    CHECK(engineswap_stat(engine, in_dir("a/one"), &meta, &e) == ENGINESWAP_NOT_FOUND && e.os_errno == ENOENT);
-    CHECK(engineswap_listing_open(engine, in_dir("a"), &listing, &e) == ENGINESWAP_OK);
-    while ((name = engineswap_listing_next(listing, &is_dir))) {
-        CHECK(is_dir ? !strcmp(name, "b") : !strcmp(name, "two") || !strcmp(name, "three"));
-        *(is_dir ? &dirs : &files) += 1;
-    }
-    CHECK(files == 2 && dirs == 1 && engineswap_listing_next(listing, NULL) == NULL);
-    engineswap_listing_close(listing);
-    CHECK(engineswap_remove_dir(engine, in_dir("a"), &e) == ENGINESWAP_ALREADY_EXISTS);
-    CHECK(engineswap_remove_file(engine, in_dir("a/two"), &e) == ENGINESWAP_OK);
-    CHECK(engineswap_remove_file(engine, in_dir("a/two"), &e) == ENGINESWAP_NOT_FOUND);
-    CHECK(strstr(e.message, "a/two"));
-    CHECK(engineswap_remove_dir(engine, in_dir("a/b"), &e) == ENGINESWAP_OK && e.code == ENGINESWAP_OK && !*e.message);
-
-    CHECK(engineswap_lock_file(engine, in_dir("LOCK"), &lock, &e) == ENGINESWAP_OK);
-    CHECK(engineswap_lock_file(engine, in_dir("LOCK"), &second, &e) == ENGINESWAP_LOCKED && second == NULL);
-    engineswap_unlock(lock);
-    CHECK(engineswap_lock_file(engine, in_dir("LOCK"), &lock, &e) == ENGINESWAP_OK);
-    engineswap_unlock(lock);
+    CHECK(engineswap_file_open(engine, in_dir("one"), new, &file, &e) == ENGINESWAP_ALREADY_EXISTS);
+    CHECK(rename(in_dir("one"), in_dir("two")) == 0);
+    CHECK(engineswap_sync_dir(engine, dir, &e) == ENGINESWAP_OK && e.code == ENGINESWAP_OK && !*e.message);
+    CHECK(engineswap_sync_dir(engine, in_dir("no"), &e) == ENGINESWAP_NOT_FOUND && e.os_errno == ENOENT);
+    CHECK(engineswap_file_open(engine, in_dir("one"), ENGINESWAP_READ, &file, &e) == ENGINESWAP_NOT_FOUND);
+    CHECK(e.os_errno == ENOENT && strstr(e.message, "/one"));
 
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = 0;
-    CHECK(engineswap_remove_file(engine, longest, &e) < 0 && e.os_errno == ENAMETOOLONG);
+    CHECK(engineswap_file_open(engine, longest, new, &file, &e) < 0 && e.os_errno == ENAMETOOLONG);
     CHECK(strlen(e.message) == sizeof e.message - 1);
 }
 
@@ -237,10 +200,9 @@ static void lone_operations(uint32_t direct) {
     CHECK(!memcmp(back, page, PAGE));
     CHECK(engineswap_file_read(file, back + 1, 1000, 3, 1, &n, &e) == ENGINESWAP_OK && n == 1000);
     CHECK(!memcmp(back + 1, page + 3, 1000));
-    CHECK(engineswap_file_sync_range(file, 0, PAGE, 1, &e) == ENGINESWAP_OK);
     CHECK(engineswap_file_sync_data(file, 1, &e) == ENGINESWAP_OK);
     CHECK(engineswap_file_sync_all(file, 1, &e) == ENGINESWAP_OK);
-    CHECK(engineswap_file_allocate(file, 0, 5 * PAGE, &e) == ENGINESWAP_OK);
+    CHECK(engineswap_file_set_len(file, 5 * PAGE, &e) == ENGINESWAP_OK);
     CHECK(engineswap_file_len(file, &len, &e) == ENGINESWAP_OK && len == 5 * PAGE);
     CHECK(engineswap_file_set_len(file, 10, &e) == ENGINESWAP_OK);
     CHECK(engineswap_file_read(file, back, PAGE, 0, 1, &n, &e) == ENGINESWAP_OK && n == 10);
@@ -354,14 +316,12 @@ static void queues(uint32_t direct) {
     }
     CHECK(seen == UINT32_MAX);
 
-    /* A failure has its message, and breaks its chain; an ended chain lets the next operation go. */
+    /* A failure has its message, and breaks its chain, which its last operation ends. */
     op = operation(ENGINESWAP_OP_WRITE, readonly, pages, 0, 7);
     op.flags = ENGINESWAP_OP_CHAIN;
     CHECK(engineswap_queue_push(queue, &op, &e) == ENGINESWAP_OK);
     op = operation(ENGINESWAP_OP_SYNC_ALL, file, NULL, 0, 8);
-    op.flags = ENGINESWAP_OP_CHAIN;
     CHECK(engineswap_queue_push(queue, &op, &e) == ENGINESWAP_OK);
-    CHECK(engineswap_queue_end_chain(queue, &e) == ENGINESWAP_OK);
     op = operation(ENGINESWAP_OP_READ, file, back, 1, 9);
     CHECK(engineswap_queue_push(queue, &op, &e) == ENGINESWAP_OK);
     CHECK(engineswap_queue_submit(queue, &e) == ENGINESWAP_OK);
@@ -593,7 +553,7 @@ int main(int argc, char **argv) {
     versions();
     wrong_uris();
     nothing_and_nonsense();
-    names_and_directories();
+    names();
     lone_operations(0);
     lone_operations(ENGINESWAP_DIRECT_PREFER);
     batches(0);

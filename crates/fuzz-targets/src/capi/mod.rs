@@ -10,7 +10,7 @@ use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 
 use engineswap_c::*;
-use op::{BUFFER, HUGE, Memory, RawOp, as_theirs, number};
+use op::{BUFFER, Memory, RawOp, as_theirs, number};
 use ringdb::fuzzing::Input;
 
 const OK: i32 = 0;
@@ -128,7 +128,7 @@ impl Calls {
                 0 | 1 => self.open_file(input),
                 2 => self.close_file(input),
                 3 => self.lone(input),
-                4 => self.names(input),
+                4 => self.sync_dir(input),
                 5 => self.run_batch(input),
                 6 => self.open_queue(input),
                 7 | 8 => self.push(input),
@@ -138,8 +138,6 @@ impl Calls {
                     let err = self.errors.place(input);
                     // SAFETY: a live handle or NULL.
                     checked("submit", unsafe { engineswap_queue_submit(self.queue, err) });
-                    // SAFETY: as above.
-                    checked("end_chain", unsafe { engineswap_queue_end_chain(self.queue, err) });
                 }
                 12 => {
                     let (min, err) = (usize::from(input.u8()), self.errors.place(input));
@@ -197,7 +195,7 @@ impl Calls {
 
     fn lone(&mut self, input: &mut Input<'_>) {
         let file = self.file(input);
-        let (what, offset, len) = (input.u8() % 12, number(input), number(input));
+        let (what, offset, len) = (input.u8() % 8, number(input), number(input));
         let purpose = u32::from(input.u8() & 31);
         let mut memory = vec![0u8; BUFFER];
         let small = len as usize % BUFFER;
@@ -220,12 +218,8 @@ impl Calls {
                 2 => engineswap_file_write_dsync(file, memory.as_ptr().cast(), small, offset, purpose, err),
                 3 => engineswap_file_sync_data(file, purpose, err),
                 4 => engineswap_file_sync_all(file, purpose, err),
-                5 => engineswap_file_sync_range(file, offset, len, purpose, err),
-                6 => engineswap_file_allocate(file, offset, if len < HUGE { len & 0xFFFF } else { len }, err),
-                7 => engineswap_file_set_len(file, len, err),
-                8 => engineswap_file_start_write_back(file, offset, len, purpose & 3, purpose, err),
-                9 => engineswap_file_reserve(file, offset, if len < HUGE { len & 0xFFFF } else { len }, err),
-                10 => engineswap_file_advise(file, purpose, offset, len, err),
+                5 => engineswap_file_set_len(file, len, err),
+                6 => engineswap_file_start_write_back(file, offset, len, purpose & 3, purpose, err),
                 _ => engineswap_file_len(file, &mut out, err),
             }
         };
@@ -233,40 +227,13 @@ impl Calls {
         assert!(done <= small, "more than was asked for");
     }
 
-    fn names(&mut self, input: &mut Input<'_>) {
-        let (a, b) = (self.path(input), self.path(input));
-        let at = |p: &Option<CString>| p.as_ref().map_or(null(), |p| p.as_ptr());
-        let what = input.u8() % 8;
+    fn sync_dir(&mut self, input: &mut Input<'_>) {
+        let path = self.path(input);
         let err = self.errors.place(input);
-        // SAFETY: a live engine, strings or NULL; a lock is given up once.
-        let code = unsafe {
-            match what {
-                0 => engineswap_remove_file(self.engine, at(&a), err),
-                1 => engineswap_rename(self.engine, at(&a), at(&b), err),
-                2 => engineswap_hard_link(self.engine, at(&a), at(&b), err),
-                3 => engineswap_sync_dir(self.engine, at(&a), err),
-                4 => engineswap_create_dir_all(self.engine, at(&a), err),
-                5 => engineswap_remove_dir(self.engine, at(&a), err),
-                6 => {
-                    let mut lock = null_mut();
-                    let code = engineswap_lock_file(self.engine, at(&a), &mut lock, err);
-                    if code == OK {
-                        engineswap_unlock(lock);
-                    }
-                    code
-                }
-                _ => {
-                    let mut listing = null_mut();
-                    let code = engineswap_listing_open(self.engine, at(&a), &mut listing, err);
-                    if code == OK {
-                        while !engineswap_listing_next(listing, null_mut()).is_null() {}
-                        engineswap_listing_close(listing);
-                    }
-                    code
-                }
-            }
-        };
-        checked("an operation on names", code);
+        // SAFETY: a live engine, a string or NULL.
+        let code =
+            unsafe { engineswap_sync_dir(self.engine, path.as_ref().map_or(null(), |p| p.as_ptr()), err) };
+        checked("sync_dir", code);
     }
 
     fn run_batch(&mut self, input: &mut Input<'_>) {
@@ -383,7 +350,7 @@ impl Calls {
         }
     }
 
-    /// Registers a part of the arena, puts another in its place, or takes it out, whatever is in flight.
+    /// Registers a part of the arena, asks after it, or takes it out, whatever is in flight.
     fn registered(&mut self, input: &mut Input<'_>) {
         let what = input.u8();
         let (at, len) = self.memory.part(input);
@@ -400,13 +367,10 @@ impl Calls {
                     self.registrations.push(out);
                 }
             }
-            2 => {
-                // SAFETY: a live handle or NULL, memory as above.
-                let code = unsafe { engineswap_registration_replace(one, at, len, err) };
-                assert!(checked("registration_replace", code) != OK || len > 0 && !at.is_null());
-                // SAFETY: a live handle or NULL.
-                unsafe { engineswap_registration_refusal(one) };
-            }
+            // SAFETY: a live handle or NULL.
+            2 => unsafe {
+                engineswap_registration_refusal(one);
+            },
             _ if !one.is_null() => {
                 self.registrations.swap_remove(which);
                 // SAFETY: a live handle, closed once.

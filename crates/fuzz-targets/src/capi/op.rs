@@ -8,7 +8,7 @@ use ringdb::fuzzing::Input;
 
 pub const BUFFER: usize = 16 << 10;
 /// What no file system here can give, so that it takes no space.
-pub const HUGE: u64 = 1 << 50;
+const HUGE: u64 = 1 << 50;
 
 /// An operation as the header lays it out; what lies behind the fields known here is zero.
 #[repr(C)]
