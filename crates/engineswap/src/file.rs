@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::how::Advice;
-use crate::info::{Alignment, FileInfo};
+use crate::info::Alignment;
 use crate::kind::Purpose;
 use crate::map::MappedFile;
 use crate::os::RawFile;
@@ -96,20 +96,9 @@ impl File {
         self.0.start_write_back(offset, len, wait_before, purpose)
     }
 
-    /// fallocate that keeps the file's length: reserves `len` bytes at `offset`, to be written later.
-    /// [`ErrorKind::Unsupported`] where the file system has no such thing.
-    pub fn reserve(&self, offset: u64, len: u64) -> Result<()> {
-        self.0.reserve(offset, len)
-    }
-
     /// Tells the page cache what is going to be done with `len` bytes at `offset` (0: to the end).
     pub fn advise(&self, advice: Advice, offset: u64, len: u64) -> Result<()> {
         self.0.advise(advice, offset, len)
-    }
-
-    /// Which file it is, how large, and when it was changed.
-    pub fn info(&self) -> Result<FileInfo> {
-        self.0.info()
     }
 
     /// The path it was opened by.

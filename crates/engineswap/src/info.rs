@@ -20,26 +20,6 @@ pub struct Alignment {
     pub offset: u32,
 }
 
-/// Which file it is. Device, inode and generation together name a file for good on file systems that have
-/// generations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileInfo {
-    /// The device's number.
-    pub device: u64,
-    /// The inode's number.
-    pub inode: u64,
-    /// Tells files apart that had the same inode one after the other; `None` where the file system does not say.
-    pub generation: Option<u32>,
-    /// Bytes.
-    pub len: u64,
-    /// Bytes that it takes on the device.
-    pub allocated: u64,
-    /// Names.
-    pub links: u64,
-    /// Nanoseconds from 1970 to its last change.
-    pub modified_ns: i64,
-}
-
 /// An entry of a directory.
 #[derive(Clone, Debug)]
 pub struct DirEntry {

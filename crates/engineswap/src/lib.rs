@@ -38,7 +38,7 @@ pub use buf::{Buf, Piece};
 pub use error::{Error, ErrorKind, Result};
 pub use file::{File, FileLock};
 pub use how::{Advice, Direct, OpenHow};
-pub use info::{Alignment, DirEntry, EngineInfo, FileInfo, Metadata};
+pub use info::{Alignment, DirEntry, EngineInfo, Metadata};
 pub use io::{Dir, Io, Queue, Registration};
 pub use kind::{OpKind, Purpose};
 pub use map::{MapRange, MappedFile};

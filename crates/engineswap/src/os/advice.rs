@@ -1,12 +1,8 @@
-//! What is said and asked of a file beside its bytes: advice for the page cache, early write-back, reservations that
-//! do not grow it, and which file it is.
+//! What is said of a file beside its bytes: advice for the page cache, early write-back.
 
 use super::os_file::OsFile;
-use super::retry::retry_intr;
 use crate::how::Advice;
-use crate::info::FileInfo;
 use crate::kind::Purpose;
-use crate::stats::OpClass;
 use crate::{Error, ErrorKind, Result};
 
 impl OsFile {
@@ -42,26 +38,6 @@ impl OsFile {
         self.sync_range_with(offset, len, wait | libc::SYNC_FILE_RANGE_WRITE, purpose)
     }
 
-    /// fallocate that leaves the length as it is.
-    pub(super) fn reserve_plain(&self, offset: u64, len: u64) -> Result<()> {
-        let (at, n) = self.range("fallocate", offset, len)?;
-        if n == 0 {
-            return Ok(());
-        }
-        self.in_the_kernel("fallocate")?;
-        let call = || {
-            let call = || self.calls().fallocate(libc::FALLOC_FL_KEEP_SIZE, at as u64, n as u64);
-            retry_intr(call).map(drop).map_err(|e| {
-                let e = self.error("fallocate", e).range(offset, len);
-                if matches!(e.errno(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) {
-                    return e.with_kind(ErrorKind::Unsupported);
-                }
-                e
-            })
-        };
-        self.timed(OpClass::Allocate, Purpose::default(), |()| 0, call)
-    }
-
     fn range(&self, op: &'static str, offset: u64, len: u64) -> Result<(libc::off_t, libc::off_t)> {
         match (libc::off_t::try_from(offset), libc::off_t::try_from(len)) {
             (Ok(at), Ok(n)) if at.checked_add(n).is_some() => Ok((at, n)),
@@ -70,28 +46,10 @@ impl OsFile {
                 .range(offset, len)),
         }
     }
-
-    /// Refuses what a simulated disk has not got.
-    fn in_the_kernel(&self, op: &'static str) -> Result<()> {
-        match self.other() {
-            None => Ok(()),
-            Some(_) => {
-                let why = "a simulated disk has no such thing";
-                Err(Error::new(ErrorKind::Unsupported, op, why).at(self.file_path()))
-            }
-        }
-    }
-
-    pub(super) fn info_plain(&self) -> Result<FileInfo> {
-        self.in_the_kernel("stat")?;
-        retry_intr(|| self.calls().info()).map_err(|e| self.error("stat", e))
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use crate::{Advice, ErrorKind, Io, OpClass, OpenHow, Purpose};
 
     /// How many of the file's first pages are in the page cache.
@@ -188,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_simulated_disk_takes_advice_and_says_what_it_has_not_got() {
+    fn a_simulated_disk_takes_advice() {
         let io = Io::from_uri("sim").unwrap();
         let path = std::path::Path::new("/f");
         let f = io.open(path, &OpenHow { dontcache: true, ..OpenHow::read_write() }).unwrap();
@@ -198,42 +156,5 @@ mod tests {
         assert_eq!(&back, b"bytes");
         f.advise(Advice::DontNeed, 0, 0).unwrap();
         f.start_write_back(0, 5, true, Purpose(0)).unwrap();
-        assert_eq!(f.reserve(0, 4096).unwrap_err().kind(), ErrorKind::Unsupported);
-        assert_eq!(f.info().unwrap_err().kind(), ErrorKind::Unsupported);
-    }
-
-    #[test]
-    fn a_reservation_leaves_the_length() {
-        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        let io = Io::from_uri("posix").unwrap();
-        let path = dir.path().join("f");
-        let f = io.open(&path, &OpenHow::read_write()).unwrap();
-        f.write_all_at(b"bytes", 0, Purpose(0)).unwrap();
-        match f.reserve(0, 1 << 20) {
-            Err(e) if e.kind() == ErrorKind::Unsupported => println!("skipped: {e}"),
-            reserved => {
-                reserved.unwrap();
-                assert!(f.info().unwrap().allocated >= 1 << 20);
-            }
-        }
-        f.reserve(5, 0).unwrap();
-        assert_eq!(f.len().unwrap(), 5);
-        assert_eq!(f.reserve(i64::MAX as u64, 7).unwrap_err().kind(), ErrorKind::InvalidInput);
-    }
-
-    #[test]
-    fn a_file_says_which_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let io = Io::from_uri("posix").unwrap();
-        let path = dir.path().join("f");
-        let f = io.open(&path, &OpenHow::read_write()).unwrap();
-        f.write_all_at(b"bytes", 0, Purpose(0)).unwrap();
-        std::fs::hard_link(&path, dir.path().join("g")).unwrap();
-        let (got, want) = (f.info().unwrap(), std::fs::metadata(&path).unwrap());
-        assert_eq!((got.device, got.inode, got.links), (want.dev(), want.ino(), 2));
-        assert_eq!((got.len, got.allocated), (5, want.blocks() * 512));
-        assert_eq!(got.modified_ns, want.mtime() * 1_000_000_000 + want.mtime_nsec());
-        let other = io.open(&dir.path().join("g"), &OpenHow::read()).unwrap().info().unwrap();
-        assert_eq!((other.inode, other.generation), (got.inode, got.generation));
     }
 }

@@ -6,7 +6,6 @@ use std::any::Any;
 use super::mapped::{FileKey, Held};
 use super::mapping::Mapping;
 use super::retry::{Sys, retry_intr};
-use crate::info::FileInfo;
 use crate::map::RawMap;
 use crate::{Error, Result};
 
@@ -25,14 +24,12 @@ pub(crate) trait FileCalls: Any + Send + Sync {
     fn sync(&self, data_only: bool) -> Sys<usize>;
     /// Like sync_file_range.
     fn sync_range(&self, offset: u64, len: u64) -> Sys<usize>;
-    /// Like fallocate; with `keep`, the length stays.
-    fn allocate(&self, offset: u64, len: u64, keep: bool) -> Sys<usize>;
+    /// Like fallocate.
+    fn allocate(&self, offset: u64, len: u64) -> Sys<usize>;
     /// Like ftruncate.
     fn truncate(&self, len: u64) -> Sys<usize>;
     /// Bytes in it.
     fn len(&self) -> Sys<u64>;
-    /// Which file it is, and what is known of it.
-    fn info(&self) -> Sys<FileInfo>;
     /// Takes the lock of the file.
     fn lock(&self) -> Sys<()>;
     /// Gives it up.
@@ -169,14 +166,14 @@ impl Calls<'_> {
         }
     }
 
-    pub(super) fn fallocate(self, mode: i32, offset: u64, len: u64) -> Sys<usize> {
+    pub(super) fn fallocate(self, offset: u64, len: u64) -> Sys<usize> {
         match self {
             Calls::Kernel(fd) => {
                 // SAFETY: a plain system call on an open descriptor.
-                let n = unsafe { libc::fallocate(fd, mode, offset as libc::off_t, len as libc::off_t) };
+                let n = unsafe { libc::fallocate(fd, 0, offset as libc::off_t, len as libc::off_t) };
                 answer(n as isize)
             }
-            Calls::Other(h) => h.allocate(offset, len, mode & libc::FALLOC_FL_KEEP_SIZE != 0),
+            Calls::Other(h) => h.allocate(offset, len),
         }
     }
 
@@ -196,29 +193,6 @@ impl Calls<'_> {
             // Everything is in memory.
             Calls::Other(_) => 0,
         }
-    }
-
-    pub(super) fn info(self) -> Sys<FileInfo> {
-        let fd = match self {
-            Calls::Kernel(fd) => fd,
-            Calls::Other(h) => return h.info(),
-        };
-        // SAFETY: `stat` is plain data; all-zero bytes are a valid value.
-        let mut st: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: the kernel fills `st`.
-        answer(unsafe { libc::fstat(fd, &mut st) } as isize)?;
-        let mut generation = 0i64;
-        // SAFETY: the kernel writes an int, or a long at most, into `generation`.
-        let known = unsafe { libc::ioctl(fd, libc::FS_IOC_GETVERSION as _, &raw mut generation) } == 0;
-        Ok(FileInfo {
-            device: st.st_dev,
-            inode: st.st_ino,
-            generation: known.then_some(generation as u32),
-            len: st.st_size as u64,
-            allocated: st.st_blocks as u64 * 512,
-            links: st.st_nlink as u64,
-            modified_ns: st.st_mtime.saturating_mul(1_000_000_000).saturating_add(st.st_mtime_nsec),
-        })
     }
 
     pub(super) fn len(self) -> Sys<u64> {

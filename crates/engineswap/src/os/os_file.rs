@@ -17,7 +17,7 @@ use super::timing::Sampler;
 use super::transfer;
 use crate::buf::Buf;
 use crate::how::{Advice, Direct, OpenHow};
-use crate::info::{Alignment, FileInfo};
+use crate::info::Alignment;
 use crate::kind::Purpose;
 use crate::map::RawMap;
 use crate::mem::AlignedBuf;
@@ -407,7 +407,7 @@ impl OsFile {
     }
 
     fn allocate_sys(&self, offset: u64, len: u64) -> Sys<()> {
-        match retry_intr(|| self.calls().fallocate(0, offset, len)) {
+        match retry_intr(|| self.calls().fallocate(offset, len)) {
             Ok(_) => return Ok(()),
             Err(libc::EOPNOTSUPP | libc::ENOSYS) => {}
             Err(e) => return Err(e),
@@ -606,15 +606,6 @@ impl RawFile for OsFile {
     fn start_write_back(&self, offset: u64, len: u64, wait_before: bool, purpose: Purpose) -> Result<()> {
         let call = || self.start_write_back_plain(offset, len, wait_before, purpose);
         self.traced(c"sync_file_range", purpose, (offset, len), |()| 0, call)
-    }
-
-    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
-        let call = || self.reserve_plain(offset, len);
-        self.traced(c"fallocate", Purpose::default(), (offset, len), |()| 0, call)
-    }
-
-    fn info(&self) -> Result<FileInfo> {
-        self.info_plain()
     }
 
     fn os(&self) -> Option<&OsFile> {

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::os_file::OsFile;
+use crate::Result;
 use crate::how::Advice;
-use crate::info::{Alignment, FileInfo};
+use crate::info::Alignment;
 use crate::kind::Purpose;
 use crate::map::RawMap;
-use crate::{Error, ErrorKind, Result};
 
 /// An engine's file; see [`crate::File`] for the meaning of each call.
 #[allow(missing_docs, clippy::len_without_is_empty)]
@@ -33,14 +33,6 @@ pub trait RawFile: Send + Sync {
     /// Without an answer of its own an engine waits for all of it.
     fn start_write_back(&self, offset: u64, len: u64, _wait_before: bool, purpose: Purpose) -> Result<()> {
         self.sync_range(offset, len, purpose)
-    }
-    fn reserve(&self, offset: u64, len: u64) -> Result<()> {
-        let why = "this engine's files have no reservations";
-        Err(Error::new(ErrorKind::Unsupported, "fallocate", why).at(self.path()).range(offset, len))
-    }
-    fn info(&self) -> Result<FileInfo> {
-        let why = "this engine's files have no identity";
-        Err(Error::new(ErrorKind::Unsupported, "stat", why).at(self.path()))
     }
     /// The file of the operating system behind it, if it is one.
     fn os(&self) -> Option<&OsFile> {

@@ -7,7 +7,6 @@ use super::map::SimMap;
 use super::node::{What, tear};
 use super::plan::{Action, Call};
 use super::world::World;
-use crate::info::FileInfo;
 use crate::map::RawMap;
 use crate::os::{FileCalls, FileKey, Held, OsFile, Sys};
 
@@ -195,7 +194,7 @@ impl FileCalls for Handle {
         Ok(0)
     }
 
-    fn allocate(&self, offset: u64, len: u64, keep: bool) -> Sys<usize> {
+    fn allocate(&self, offset: u64, len: u64) -> Sys<usize> {
         self.can(self.write)?;
         let end = offset.checked_add(len).filter(|end| *end <= MAX_FILE).ok_or(libc::EFBIG)?;
         let mut w = self.disk.lock();
@@ -205,14 +204,8 @@ impl FileCalls for Handle {
             w.hit(Call::Allocate, "no room");
             return Err(libc::ENOSPC);
         }
-        if keep {
-            let file = w.file_mut(self.node)?;
-            file.room = file.room.max(end);
-            w.harmless(&v)?;
-        } else {
-            w.change(self.node, What::Grow(end))?;
-            w.effect(&v)?;
-        }
+        w.change(self.node, What::Grow(end))?;
+        w.effect(&v)?;
         drop(w);
         self.disk.nap(v.takes);
         Ok(0)
@@ -242,28 +235,6 @@ impl FileCalls for Handle {
         v.check()?;
         w.harmless(&v)?;
         Ok(w.file(self.node)?.now.len())
-    }
-
-    fn info(&self) -> Sys<FileInfo> {
-        let mut w = self.disk.lock();
-        let v = w.begin_on(Call::Stat, self.node)?;
-        v.check()?;
-        w.harmless(&v)?;
-        let of = |len, allocated, modified| FileInfo {
-            device: 0,
-            inode: self.node,
-            // Numbers are never used again.
-            generation: Some(0),
-            len,
-            allocated,
-            links: w.state.names.links(self.node),
-            modified_ns: modified as i64,
-        };
-        if self.is_dir {
-            return Ok(of(0, 0, 0));
-        }
-        let file = w.file(self.node)?;
-        Ok(of(file.now.len(), file.room.next_multiple_of(4096), file.modified))
     }
 
     fn lock(&self) -> Sys<()> {

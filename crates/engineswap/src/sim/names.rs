@@ -242,11 +242,6 @@ impl Names {
             || self.pending.iter().any(|c| matches!(&c.what, What::Put { entry, .. } if entry.node == node))
     }
 
-    /// How many names a file has.
-    pub fn links(&self, node: u64) -> u64 {
-        self.now.values().map(|d| d.values().filter(|e| e.node == node).count() as u64).sum()
-    }
-
     /// Changes that a power cut may lose.
     pub fn uncertain(&self) -> usize {
         self.pending.len()

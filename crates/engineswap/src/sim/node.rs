@@ -67,15 +67,13 @@ pub(crate) struct Node {
     pending: Vec<Change>,
     /// Where its last byte with room of its own ends.
     pub room: u64,
-    /// When it was changed, in nanoseconds of the disk's time.
-    pub modified: u64,
 }
 
 impl Node {
     /// A file that holds this, durably.
     pub fn holding(content: Content) -> Node {
         let room = content.len();
-        Node { durable: content.clone(), now: content, pending: Vec::new(), room, modified: 0 }
+        Node { durable: content.clone(), now: content, pending: Vec::new(), room }
     }
 
     /// Makes a change that readers see and a power cut may lose. `at` is its place in the order of all changes of the

@@ -170,7 +170,7 @@ fn perform(h: &Handle, r: &Request) -> Sys<(usize, Option<Unfinished>)> {
         What::Choose { .. } => Err(libc::EINVAL),
         What::Sync { data_only } => h.sync(data_only).map(|n| (n, None)),
         What::SyncRange { len } => h.sync_range(r.offset, len).map(|n| (n, None)),
-        What::Allocate { len } => h.allocate(r.offset, len, false).map(|n| (n, None)),
+        What::Allocate { len } => h.allocate(r.offset, len).map(|n| (n, None)),
     }
 }
 

@@ -230,10 +230,7 @@ impl World {
         {
             m.follow(&what);
         }
-        let clock = self.clock;
-        let file = self.file_mut(node)?;
-        file.change(at, what);
-        file.modified = clock;
+        self.file_mut(node)?.change(at, what);
         Ok(at)
     }
 
