@@ -64,6 +64,10 @@ mutations! {
     VouchEarly "vouch-early",
     /// The store goes on writing after a failure of the log or the manifest.
     GoOnAfterFailure "go-on-after-failure",
+    /// A sync of everything written so far does nothing.
+    SyncNothing "sync-nothing",
+    /// The future of a durable write is ready before its log is synced.
+    ResolveBeforeSync "resolve-before-sync",
 }
 
 #[cfg(feature = "mutations")]

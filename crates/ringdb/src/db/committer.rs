@@ -14,6 +14,7 @@ use super::reactor::{Question, tell};
 use super::write::WriteSide;
 use crate::commit::GROUP_BYTES;
 use crate::env::Join;
+use crate::mutation::{Mutation, broken};
 use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
 use crate::sync::{Condvar, Mutex, ThreadId, lock, this_thread, wait};
 use crate::{Durability, Env, Error, Result};
@@ -144,7 +145,10 @@ impl Shared {
     }
 
     fn commit(&self, store: &WriteSide, group: Group) {
-        let Some(durability) = group.durability else { return };
+        let Some(mut durability) = group.durability else { return };
+        if broken(Mutation::ResolveBeforeSync) {
+            durability = durability.min(Durability::Process);
+        }
         let batches = group.askers.len() as u64;
         let result = store.commit_several(&group.payload, group.count, batches, durability);
         self.answer(group.askers, &result);

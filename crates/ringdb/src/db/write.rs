@@ -18,6 +18,7 @@ use crate::key::{self, KeyBuf, Kind, Seq, check_limits};
 use crate::log::payload::decode;
 use crate::log::{Log, LogPos, LogWriter, Medium, Reserved, Turn};
 use crate::memtable::{MemWriter, Memtable};
+use crate::mutation::{Mutation, broken};
 use crate::sync::{Mutex, lock};
 use crate::{Durability, Error, Result};
 
@@ -107,6 +108,9 @@ impl WriteSide {
     /// Makes everything that was committed durable: by a sync of the log, or if there is something that was not
     /// logged, by a flush.
     pub fn sync(&self) -> Result<()> {
+        if broken(Mutation::SyncNothing) {
+            return Ok(());
+        }
         if self.commits.sync()?.is_some() { self.flush() } else { Ok(()) }
     }
 

@@ -59,7 +59,9 @@ impl Job {
             _ => return None,
         };
         let shape = parts.next()?.to_string();
-        if Shape::named(&shape).is_none() && !(mode == Mode::Crowd && shape == crate::crowd::NAME) {
+        if Shape::named(&shape).is_none()
+            && !(mode == Mode::Crowd && crate::crowd::NAMES.contains(&&shape[..]))
+        {
             return None;
         }
         let durability = match parts.next()? {

@@ -62,10 +62,9 @@ fn main() {
         Some("--help" | "-h") => {
             println!("{HELP}\n\nhistories:");
             history::SHAPES.iter().for_each(|s| println!("  {:<12} {}", s.name, s.what));
-            println!(
-                "  {:<12} several writers and readers at once, in an order that the seed gives",
-                crowd::NAME
-            );
+            let what = "several writers and readers at once, in an order that the seed gives";
+            let tasks = "the same with asynchronous clients";
+            crowd::NAMES.iter().zip([what, tasks]).for_each(|(name, what)| println!("  {name:<12} {what}"));
         }
         // The harness of the other tests lists its tests like this.
         Some("--list") => println!("campaign: test"),

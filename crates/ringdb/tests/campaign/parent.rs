@@ -56,7 +56,7 @@ impl Wanted {
 
     /// What fits into CI: each history on both media, a part of the operations.
     pub fn slice() -> Wanted {
-        Wanted { crash_points: 0, faults: 0, every: 16, outcomes: 5, crowds: 2, ..Wanted::default() }
+        Wanted { crash_points: 0, faults: 0, every: 16, outcomes: 5, crowds: 4, ..Wanted::default() }
     }
 
     pub fn from_args(args: &[String]) -> Wanted {
@@ -118,15 +118,17 @@ impl Wanted {
         }
     }
 
-    /// A round's crowds: on each medium, under each seed that is theirs.
+    /// A round's crowds: of each kind on each medium, under each seed that is theirs.
     fn crowds(&self, round: u64) -> impl Iterator<Item = Job> {
-        let wanted = self.history.as_ref().is_none_or(|h| h == crate::crowd::NAME);
-        let seeds = self.crowds.div_ceil(2);
-        (0..if wanted { self.crowds } else { 0 }).map(move |i| Job {
+        let wanted = |name: &&str| self.history.as_ref().is_none_or(|h| h == name);
+        let names: Vec<&str> = crate::crowd::NAMES.into_iter().filter(wanted).collect();
+        let (most, each) = (if names.is_empty() { 0 } else { self.crowds }, 2 * names.len().max(1) as u64);
+        let seeds = self.crowds.div_ceil(each);
+        (0..most).map(move |i| Job {
             mode: Mode::Crowd,
-            shape: crate::crowd::NAME.into(),
+            shape: names[(i / 2) as usize % names.len()].into(),
             durability: if i % 2 == 0 { Durability::Process } else { Durability::Sync },
-            seed: self.seed + round * seeds + i / 2,
+            seed: self.seed + round * seeds + i / each,
             outcomes: self.outcomes,
             every: self.every,
         })

@@ -8,6 +8,8 @@ use ringdb::sim::SimEnv;
 use ringdb::{Db, Durability, Env, Error, ErrorKind, Options};
 
 use super::ledger::{Ledger, Survivors, WRITERS};
+use super::tasks::{self, Left};
+use super::ways::Ways;
 use super::{mend, reader, writer};
 use crate::faults::{Kind, clear_away};
 use crate::job::Job;
@@ -15,12 +17,14 @@ use crate::run::STORE;
 use crate::support::Rng;
 
 /// Writes of each writer.
-const ROUNDS: u64 = 60;
+pub const ROUNDS: u64 = 60;
 
 /// A life, shared by its threads.
 pub struct Life {
     pub seed: u64,
     pub durability: Durability,
+    /// Whether there are asynchronous clients.
+    pub tasks: bool,
     pub rounds: u64,
     pub disk: Disk,
     pub env: Arc<SimEnv>,
@@ -29,6 +33,8 @@ pub struct Life {
     writers: usize,
     readers: usize,
     ledger: Mutex<Ledger>,
+    /// Writes that are on their way when the store is closed.
+    left: Mutex<Vec<Left>>,
     done: AtomicBool,
     wrong: Mutex<Option<String>>,
 }
@@ -56,6 +62,7 @@ impl Life {
         Life {
             seed: job.seed,
             durability: job.durability,
+            tasks: job.shape == super::TASKS,
             rounds: ROUNDS,
             disk: disk.clone(),
             env: SimEnv::new(job.seed),
@@ -63,6 +70,7 @@ impl Life {
             writers: 1 + rng.below(WRITERS as u64) as usize,
             readers: 1 + rng.below(2) as usize,
             ledger: Mutex::default(),
+            left: Mutex::default(),
             done: AtomicBool::new(false),
             wrong: Mutex::default(),
         }
@@ -71,6 +79,11 @@ impl Life {
     /// What was written.
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         lock(&self.ledger)
+    }
+
+    /// Leaves a write to be answered by the end of the store.
+    pub fn leave(&self, write: Left) {
+        lock(&self.left).push(write);
     }
 
     pub fn is_done(&self) -> bool {
@@ -136,14 +149,27 @@ fn live(life: &Arc<Life>, job: &Job) -> Result<(), String> {
         }
     };
     let db = Arc::new(db);
-    let writers: Vec<_> =
-        (0..life.writers).map(|w| life.spawn("writer", &db, move |l, db| writer::write(l, db, w))).collect();
+    let writers: Vec<_> = (0..life.writers)
+        .map(|w| {
+            // Beside tasks a blocking writer, sometimes.
+            let task = life.tasks && (w == 0 || life.seed >> w & 3 > 0);
+            life.spawn("writer", &db, move |l, db| match task {
+                true => tasks::write(l, db, w),
+                false => writer::write(l, db, w),
+            })
+        })
+        .collect();
     let readers: Vec<_> =
         (0..life.readers).map(|r| life.spawn("reader", &db, move |l, db| reader::read(l, db, r))).collect();
     writers.into_iter().for_each(|join| join());
     life.done.store(true, Relaxed);
     readers.into_iter().for_each(|join| join());
-    let db = Arc::into_inner(db).expect("the last handle");
+    end(life, Arc::into_inner(db).expect("the last handle"))
+}
+
+/// Closes the store, or drops it; or sees that one that has stopped refuses writes.
+fn end(life: &Arc<Life>, db: Db) -> Result<(), String> {
+    let left = std::mem::take(&mut *lock(&life.left));
     if let Some(why) = db.stats().stopped {
         // It refuses writes for good and holds what was acknowledged.
         if why.is_empty() || life.kind.is_none() {
@@ -160,21 +186,27 @@ fn live(life: &Arc<Life>, job: &Job) -> Result<(), String> {
         if let Err(e) = db.close() {
             life.right_kind("closing", &e)?;
         }
+    } else {
+        drop(db);
     }
-    Ok(())
+    left.into_iter().try_for_each(|write| write.answered(life))
 }
 
 /// Opens what a cut has left, checks it, goes on with it, and does so again.
 pub fn check(disk: &Disk, job: &Job, survivors: &Survivors<'_>) -> Result<(), String> {
     let env = SimEnv::new(job.seed);
     let forgive = |e: &Error| survivors.liar && e.kind() == ErrorKind::Repair;
+    let ways = match job.shape == super::TASKS {
+        true => Ways::all(&env, job.seed),
+        false => Ways::blocking(&env),
+    };
     env.run(|| {
         let open = || Db::open_with_env(STORE, options(job), disk.io(), env.clone());
         let db = match open() {
             Err(e) if forgive(&e) => return Ok(()),
             db => db.map_err(|e| format!("the store does not open: {e}"))?,
         };
-        let found = match reader::look(&db, &db.snapshot()) {
+        let found = match reader::look(&ways, &db, &db.snapshot()) {
             Err(e) if forgive(&e) => return Ok(()),
             found => found.map_err(|e| format!("reading: {e}"))??,
         };
@@ -186,7 +218,7 @@ pub fn check(disk: &Disk, job: &Job, survivors: &Survivors<'_>) -> Result<(), St
         db.put("later", "x").map_err(|e| format!("a later write: {e}"))?;
         db.close().map_err(|e| format!("close: {e}"))?;
         let db = open().map_err(|e| format!("the store does not open again: {e}"))?;
-        let again = reader::look(&db, &db.snapshot()).map_err(|e| format!("reading again: {e}"))??;
+        let again = reader::look(&ways, &db, &db.snapshot()).map_err(|e| format!("reading again: {e}"))??;
         let later = db.get("later").map_err(|e| format!("reading again: {e}"))?;
         if again != found || later.is_none() {
             return Err(format!("opened again: {again:?} instead of {found:?}"));

@@ -4,10 +4,15 @@
 //! of fault at a call drawn from the seed; up to there it is the same life. Whatever happens, readers see
 //! what they must: nothing older than what was acknowledged before they looked, batches whole across
 //! keyspaces, and the same for as long as they hold a snapshot or an iterator.
+//!
+//! Of a second kind of crowd most clients are tasks: they write, sync and read by futures, of which several wait at a
+//! time, some with deadlines, and some are dropped.
 
 mod ledger;
 mod life;
 mod reader;
+mod tasks;
+mod ways;
 mod writer;
 
 use std::sync::Arc;
@@ -21,8 +26,9 @@ use crate::support::Rng;
 use ledger::{Ledger, Survivors};
 use life::Life;
 
-/// The name that stands for a history's in a job's text.
-pub const NAME: &str = "crowd";
+/// The names that stand for a history's in a job's text: of threads, and of tasks.
+pub const NAMES: [&str; 2] = ["crowd", TASKS];
+const TASKS: &str = "tasks";
 /// Moments of the whole life that are cut, for each outcome of the job.
 const CUTS: u64 = 8;
 /// Faults of each kind in a job that leaves nothing out.
@@ -113,6 +119,11 @@ fn undisturbed(job: &Job) -> Result<(Disk, Ledger), String> {
     let disk = job.disk();
     disk.record(true);
     let ledger = Life::new(job, &disk, None).run(job)?;
+    let again = job.disk();
+    Life::new(job, &again, None).run(job)?;
+    if (again.operations(), again.fingerprint()) != (disk.operations(), disk.fingerprint()) {
+        return Err("the same seed makes another life".into());
+    }
     Ok((disk, ledger))
 }
 

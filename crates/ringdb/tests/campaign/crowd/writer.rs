@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringdb::{Db, Durability, Env, ErrorKind, Keyspace, WriteBatch, WriteOptions};
 
-use super::ledger::{Ack, KEYS};
+use super::ledger::{Ack, KEYS, Numbers};
 use super::{Shared, mend};
 use crate::support::Rng;
 
@@ -19,20 +19,26 @@ pub fn value(n: u64, len: u64) -> Vec<u8> {
     v
 }
 
-/// What a writer has under its key `k` after `n` writes: the number of the write that put it.
-pub fn expected(n: u64, k: u64) -> Option<u64> {
+/// What a writer has under its key `k` after some writes: the number of the one that put it.
+pub fn expected(of: Numbers, k: u64) -> Option<u64> {
     // A write puts the key of its number and deletes the next.
-    let last = (1..=n).rev().take(KEYS as usize).find(|r| r % KEYS == k || (r + 1) % KEYS == k);
+    let last = of.iter().rev().find(|r| r % KEYS == k || (r + 1) % KEYS == k);
     last.filter(|r| r % KEYS == k)
 }
 
-fn batch(w: usize, n: u64, rng: &mut Rng, both: &Keyspace) -> WriteBatch {
+/// The key that says that a write is there.
+pub fn mark(w: usize, n: u64) -> String {
+    format!("{w}/m{n:02}")
+}
+
+pub fn batch(w: usize, n: u64, rng: &mut Rng, both: &Keyspace) -> WriteBatch {
     let len = if rng.chance(12) { rng.below(30_000) } else { rng.below(2500) };
     let mut batch = WriteBatch::new();
     batch.put(format!("{w}/count"), n.to_le_bytes());
     batch.put(format!("{w}/{:02}", n % KEYS), value(n, len));
     batch.delete(format!("{w}/{:02}", (n + 1) % KEYS));
     batch.put_in(both, format!("{w}/count"), n.to_le_bytes());
+    batch.put_in(both, mark(w, n), n.to_le_bytes());
     batch
 }
 
@@ -41,40 +47,58 @@ pub fn write(life: &Shared, db: &Db, w: usize) -> Result<(), String> {
     let mut rng = Rng(life.seed ^ (w as u64) << 40);
     let Some(both) = life.patiently("a keyspace", db, || db.keyspace("both"))? else { return Ok(()) };
     for n in 1..=life.rounds {
-        let sync = rng.chance(4);
-        let durability = if sync { Durability::Sync } else { life.durability };
-        let contents = rng.next();
-        let acks = life.ledger().acks.len();
-        life.ledger().begun[w].push(acks);
-        let wrote = life.patiently("a write", db, || {
-            let batch = batch(w, n, &mut Rng(contents), &both);
-            db.write(batch, &WriteOptions::default().durability(durability)).inspect_err(|e| {
-                if e.kind() == ErrorKind::Retry {
-                    let there =
-                        db.get(format!("{w}/count")).ok().flatten().is_some_and(|v| v[..] == n.to_le_bytes());
-                    assert!(!there, "write {n} of writer {w} is refused with {e} and there all the same");
-                }
-            })
-        })?;
-        if wrote.is_none() {
-            return Ok(());
-        }
-        let durable = sync || life.durability == Durability::Sync;
-        let at = life.disk.operations();
-        life.ledger().acks.push(Ack { writer: w, n, durable, at });
-        let work = match rng.below(50) {
-            0 => life.patiently("a flush", db, || db.flush())?,
-            1 => life.patiently("a compaction", db, || db.compact_range(..))?,
-            _ => Some(()),
-        };
-        if work.is_none() {
+        if !one(life, db, (w, n), &mut rng, &both)? || !work(life, db, &mut rng)? {
             return Ok(());
         }
     }
     Ok(())
 }
 
+/// Write `n` of writer `w`, by a blocking call; false if there can be no more.
+pub fn one(
+    life: &Shared,
+    db: &Db,
+    (w, n): (usize, u64),
+    rng: &mut Rng,
+    both: &Keyspace,
+) -> Result<bool, String> {
+    let durability = if rng.chance(4) { Durability::Sync } else { life.durability };
+    let contents = rng.next();
+    life.ledger().begin(w, n);
+    let wrote = life.patiently("a write", db, || {
+        let batch = batch(w, n, &mut Rng(contents), both);
+        db.write(batch, &WriteOptions::default().durability(durability)).inspect_err(|e| {
+            if e.kind() == ErrorKind::Retry {
+                let there = both.get(mark(w, n)).ok().flatten().is_some();
+                assert!(!there, "write {n} of writer {w} is refused with {e} and there all the same");
+            }
+        })
+    })?;
+    if wrote.is_some() {
+        life.acknowledge(w, n, durability);
+    }
+    Ok(wrote.is_some())
+}
+
+/// Seldom a flush or a compaction; false if there can be no more.
+pub fn work(life: &Shared, db: &Db, rng: &mut Rng) -> Result<bool, String> {
+    let done = match rng.below(50) {
+        0 => life.patiently("a flush", db, || db.flush())?,
+        1 => life.patiently("a compaction", db, || db.compact_range(..))?,
+        _ => Some(()),
+    };
+    Ok(done.is_some())
+}
+
 impl super::Life {
+    /// A write was acknowledged.
+    pub fn acknowledge(&self, writer: usize, n: u64, durability: Durability) {
+        let logged = durability != Durability::None;
+        let durable = durability == Durability::Sync || (self.durability == Durability::Sync && logged);
+        let at = self.disk.operations();
+        self.ledger().acks.push(Ack { writer, n, logged, durable, at });
+    }
+
     /// Calls until it succeeds; `None` if the store has stopped, or cannot do it for a damaged table.
     pub fn patiently<T>(
         &self,
