@@ -6,7 +6,7 @@ use crate::key::{Kind, Seq};
 /// A position among versions of internal keys, ordered by key ascending, then sequence number descending.
 ///
 /// A cursor is made without a position (not valid). Moving past either end makes it invalid; an invalid cursor
-/// is moved only by the four seeks. After an error the cursor is invalid.
+/// is moved only by the seeks. After an error the cursor is invalid.
 pub(crate) trait Cursor {
     /// Whether the cursor stands on a version.
     fn valid(&self) -> bool;
@@ -28,12 +28,16 @@ pub(crate) trait Cursor {
     fn seek(&mut self, key: &[u8]) -> Result<()>;
     /// To the first (newest) version of the first key.
     fn seek_to_first(&mut self) -> Result<()>;
+    /// To the following version. Only when valid.
+    fn next(&mut self) -> Result<()>;
+}
+
+/// A cursor that goes both ways.
+pub(crate) trait ReverseCursor: Cursor {
     /// To the last (oldest) version of the last key.
     fn seek_to_last(&mut self) -> Result<()>;
     /// To the last (oldest) version of the last key before `key`.
     fn seek_before(&mut self, key: &[u8]) -> Result<()>;
-    /// To the following version. Only when valid.
-    fn next(&mut self) -> Result<()>;
     /// To the preceding version. Only when valid.
     fn prev(&mut self) -> Result<()>;
 }
@@ -51,57 +55,35 @@ pub(crate) fn key_head(key: &[u8], skip: usize) -> u64 {
     u64::from_be_bytes(head)
 }
 
-macro_rules! forward_to_inner {
-    ($($t:ty),*) => {$(
-        impl<C: Cursor + ?Sized> Cursor for $t {
-            #[inline]
-            fn valid(&self) -> bool {
-                (**self).valid()
-            }
-            #[inline]
-            fn key(&self) -> &[u8] {
-                (**self).key()
-            }
-            #[inline]
-            fn seq(&self) -> Seq {
-                (**self).seq()
-            }
-            #[inline]
-            fn kind(&self) -> Kind {
-                (**self).kind()
-            }
-            #[inline]
-            fn value(&self) -> &[u8] {
-                (**self).value()
-            }
-            #[inline]
-            fn load_value(&mut self) -> Result<()> {
-                (**self).load_value()
-            }
-            fn seek(&mut self, key: &[u8]) -> Result<()> {
-                (**self).seek(key)
-            }
-            fn seek_to_first(&mut self) -> Result<()> {
-                (**self).seek_to_first()
-            }
-            fn seek_to_last(&mut self) -> Result<()> {
-                (**self).seek_to_last()
-            }
-            fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-                (**self).seek_before(key)
-            }
-            #[inline]
-            fn next(&mut self) -> Result<()> {
-                (**self).next()
-            }
-            #[inline]
-            fn prev(&mut self) -> Result<()> {
-                (**self).prev()
-            }
-        }
-    )*};
+impl<C: Cursor + ?Sized> Cursor for Box<C> {
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+    fn seq(&self) -> Seq {
+        (**self).seq()
+    }
+    fn kind(&self) -> Kind {
+        (**self).kind()
+    }
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
+    fn load_value(&mut self) -> Result<()> {
+        (**self).load_value()
+    }
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        (**self).seek(key)
+    }
+    fn seek_to_first(&mut self) -> Result<()> {
+        (**self).seek_to_first()
+    }
+    fn next(&mut self) -> Result<()> {
+        (**self).next()
+    }
 }
-forward_to_inner!(Box<C>, &mut C);
 
 /// A cursor over a vector: the sorted model of this crate's tests.
 #[cfg(test)]
@@ -162,14 +144,17 @@ pub(crate) mod model {
         fn seek_to_first(&mut self) -> Result<()> {
             self.set(Some(0))
         }
+        fn next(&mut self) -> Result<()> {
+            self.set(self.at.map(|i| i + 1))
+        }
+    }
+
+    impl ReverseCursor for VecCursor {
         fn seek_to_last(&mut self) -> Result<()> {
             self.set(self.entries.len().checked_sub(1))
         }
         fn seek_before(&mut self, key: &[u8]) -> Result<()> {
             self.set(self.entries.partition_point(|e| e.key.as_slice() < key).checked_sub(1))
-        }
-        fn next(&mut self) -> Result<()> {
-            self.set(self.at.map(|i| i + 1))
         }
         fn prev(&mut self) -> Result<()> {
             self.set(self.at.and_then(|i| i.checked_sub(1)))

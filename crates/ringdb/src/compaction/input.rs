@@ -10,7 +10,7 @@ use crate::key::{Kind, Seq};
 use crate::table::TableScan;
 use crate::table::meta::TableMeta;
 use crate::table::read_ahead::Ahead;
-use crate::{Error, Result, purpose};
+use crate::{Result, purpose};
 
 /// Samples of keys for each part of a merge: the parts' sizes are as even as that.
 const SAMPLES: u64 = 32;
@@ -140,20 +140,6 @@ impl<T: CompactionEnv> Cursor for RunScan<'_, T> {
         }
         Ok(())
     }
-
-    fn seek_to_last(&mut self) -> Result<()> {
-        Err(backward())
-    }
-    fn seek_before(&mut self, _key: &[u8]) -> Result<()> {
-        Err(backward())
-    }
-    fn prev(&mut self) -> Result<()> {
-        Err(backward())
-    }
-}
-
-fn backward() -> Error {
-    Error::Invalid("a compaction only reads forward".into())
 }
 
 /// Keys that split a merge into at most `parts` parts of about the same size, ascending; each part begins with one

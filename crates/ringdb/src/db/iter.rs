@@ -10,7 +10,7 @@ use super::source::Source;
 use super::view::{View, Views};
 use crate::bounds::Bounds;
 use crate::coding::same_bytes;
-use crate::cursor::{Cursor, key_head};
+use crate::cursor::{Cursor, ReverseCursor, key_head};
 use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
 use crate::table::cursor::SeekTo;

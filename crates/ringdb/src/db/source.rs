@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::table_map::TableMap;
 use super::view::View;
 use crate::bounds::Bounds;
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, ReverseCursor};
 use crate::error::Result;
 use crate::key::{Kind, Seq};
 use crate::memtable::MemCursor;
@@ -148,16 +148,21 @@ impl Cursor for Source {
     fn seek_to_first(&mut self) -> Result<()> {
         each!(self, c => c.seek_to_first())
     }
-    fn seek_to_last(&mut self) -> Result<()> {
-        each!(self, c => c.seek_to_last())
-    }
-    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        each!(self, c => c.seek_before(key))
-    }
     #[inline]
     fn next(&mut self) -> Result<()> {
         each!(self, c => c.next())
     }
+}
+
+impl ReverseCursor for Source {
+    fn seek_to_last(&mut self) -> Result<()> {
+        each!(self, c => c.seek_to_last())
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        each!(self, c => c.seek_before(key))
+    }
+
     #[inline]
     fn prev(&mut self) -> Result<()> {
         each!(self, c => c.prev())
@@ -306,17 +311,22 @@ impl Cursor for LevelCursor {
     fn seek_to_first(&mut self) -> Result<()> {
         self.seek_place(SeekTo::AtOrAfter(&[]))
     }
-    fn seek_to_last(&mut self) -> Result<()> {
-        self.seek_place(SeekTo::Last)
-    }
-    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.seek_place(SeekTo::Before(key))
-    }
     #[inline]
     fn next(&mut self) -> Result<()> {
         self.cursor.next()?;
         self.forward_if_over()
     }
+}
+
+impl ReverseCursor for LevelCursor {
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.seek_place(SeekTo::Last)
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.seek_place(SeekTo::Before(key))
+    }
+
     #[inline]
     fn prev(&mut self) -> Result<()> {
         self.cursor.prev()?;

@@ -8,7 +8,7 @@ use super::btree::Toward;
 use super::node::FANOUT;
 use super::record::{self, Record};
 use super::{Memtable, node::Torn};
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, ReverseCursor};
 use crate::error::Result;
 use crate::key::{Kind, Seq};
 use std::sync::Arc;
@@ -199,18 +199,6 @@ impl Cursor for MemCursor {
         Ok(())
     }
 
-    fn seek_to_last(&mut self) -> Result<()> {
-        self.copy_toward(Toward::Last);
-        self.settle_oldest(self.len);
-        Ok(())
-    }
-
-    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        let end = self.copy_toward(Toward::Before(key));
-        self.settle_oldest(end);
-        Ok(())
-    }
-
     #[inline]
     fn next(&mut self) -> Result<()> {
         if self.prev != 0 {
@@ -227,6 +215,20 @@ impl Cursor for MemCursor {
         } else {
             self.settle_newest(at);
         }
+        Ok(())
+    }
+}
+
+impl ReverseCursor for MemCursor {
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.copy_toward(Toward::Last);
+        self.settle_oldest(self.len);
+        Ok(())
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let end = self.copy_toward(Toward::Before(key));
+        self.settle_oldest(end);
         Ok(())
     }
 

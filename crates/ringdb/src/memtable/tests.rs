@@ -1,5 +1,5 @@
 use super::*;
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, ReverseCursor};
 use crate::key::{SEQ_MAX, hash};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -12,7 +12,7 @@ mod loser_tree;
 use std::cell::Cell;
 use std::cmp::Ordering;
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, ReverseCursor};
 use crate::error::Result;
 use crate::key::{Kind, Seq};
 use anchor::Anchor;
@@ -139,11 +139,10 @@ impl<C: Cursor> MergeCursor<C> {
         })
     }
 
-    /// Moves the other sources to the other side of the current version and changes the direction.
-    fn turn(&mut self) -> Result<()> {
+    /// Changes the direction: moves the other sources behind the current version, and then by `back`.
+    fn turn(&mut self, mut back: impl FnMut(&mut C) -> Result<()>) -> Result<()> {
         let current = self.current();
         let (key, seq) = (self.sources[current].key().to_vec(), self.sources[current].seq());
-        let backward = !self.backward;
         self.tree.clear();
         for (i, s) in self.sources.iter_mut().enumerate() {
             if i == current {
@@ -153,11 +152,9 @@ impl<C: Cursor> MergeCursor<C> {
             while s.valid() && s.key() == key && s.seq() > seq {
                 s.next()?;
             }
-            if backward {
-                if s.valid() { s.prev()? } else { s.seek_to_last()? }
-            }
+            back(s)?;
         }
-        self.backward = backward;
+        self.backward = !self.backward;
         self.rebuild();
         Ok(())
     }
@@ -259,6 +256,21 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         Ok(())
     }
 
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if self.backward {
+            let r = self.turn(|_| Ok(()));
+            self.check(r)?;
+        }
+        let current = self.current();
+        let r = self.sources[current].next();
+        self.check(r)?;
+        self.moved();
+        Ok(())
+    }
+}
+
+impl<C: ReverseCursor> ReverseCursor for MergeCursor<C> {
     fn seek_to_last(&mut self) -> Result<()> {
         self.each(|s| s.seek_to_last())?;
         self.start_backward();
@@ -272,22 +284,9 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     }
 
     #[inline]
-    fn next(&mut self) -> Result<()> {
-        if self.backward {
-            let r = self.turn();
-            self.check(r)?;
-        }
-        let current = self.current();
-        let r = self.sources[current].next();
-        self.check(r)?;
-        self.moved();
-        Ok(())
-    }
-
-    #[inline]
     fn prev(&mut self) -> Result<()> {
         if !self.backward {
-            let r = self.turn();
+            let r = self.turn(|s| if s.valid() { s.prev() } else { s.seek_to_last() });
             self.check(r)?;
         }
         let current = self.current();

@@ -161,18 +161,23 @@ impl Cursor for Failing {
         self.step()?;
         self.inner.seek_to_first()
     }
-    fn seek_to_last(&mut self) -> Result<()> {
-        self.step()?;
-        self.inner.seek_to_last()
-    }
-    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.step()?;
-        self.inner.seek_before(key)
-    }
     fn next(&mut self) -> Result<()> {
         self.step()?;
         self.inner.next()
     }
+}
+
+impl ReverseCursor for Failing {
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.step()?;
+        self.inner.seek_to_last()
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.step()?;
+        self.inner.seek_before(key)
+    }
+
     fn prev(&mut self) -> Result<()> {
         self.step()?;
         self.inner.prev()
@@ -236,15 +241,20 @@ impl Cursor for Slipping {
     fn seek_to_first(&mut self) -> Result<()> {
         self.inner.seek_to_first()
     }
-    fn seek_to_last(&mut self) -> Result<()> {
-        self.inner.seek_to_last()
-    }
-    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.inner.seek_before(key)
-    }
     fn next(&mut self) -> Result<()> {
         self.inner.next()
     }
+}
+
+impl ReverseCursor for Slipping {
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.inner.seek_to_last()
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.inner.seek_before(key)
+    }
+
     fn prev(&mut self) -> Result<()> {
         self.inner.prev()
     }

@@ -215,7 +215,7 @@ impl Sink<'_, '_> {
             let path = FileKind::Table(meta.file_id).path(&self.job.files.dir);
             let parts =
                 Arc::new(TableParts::load(io, &path, meta.file_id, Reads::Direct, purpose::RECOVERY)?);
-            self.done.push(Input::Spilled(Box::new(TableScan::new(io, &parts, None, purpose::RECOVERY)?)));
+            self.done.push(Box::new(TableScan::new(io, &parts, None, purpose::RECOVERY)?));
             self.spilled.push(path);
         }
         Ok(())
@@ -223,7 +223,7 @@ impl Sink<'_, '_> {
 
     fn finish(mut self) -> Result<Frames> {
         if let Some((mem, _)) = self.open.take() {
-            self.done.push(Input::Frames(Box::new(mem.cursor())));
+            self.done.push(Box::new(mem.cursor()));
         }
         Ok(Frames { cursors: self.done, spilled: self.spilled, last_seq: self.last_seq })
     }

@@ -25,14 +25,13 @@ use crate::db::{make_dir, real_path, sync_name};
 use crate::files::FileKind;
 use crate::key::{self, Kind, Seq};
 use crate::manifest::{ManifestFile, ManifestState};
-use crate::memtable::MemCursor;
 use crate::merge::MergeCursor;
 use crate::options::Compression;
 use crate::store_dir::StoreDir;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
+use crate::table::TableMeta;
 use crate::table::compress::Encoding;
-use crate::table::{TableMeta, TableScan};
 use crate::{Error, Options, Progress, Result};
 use find::{Inventory, Source, find};
 use ledger::{Ledger, Loss};
@@ -204,58 +203,8 @@ impl Files {
     }
 }
 
-/// Everything that is merged.
-enum Input {
-    Run(Box<Run>),
-    Frames(Box<MemCursor>),
-    Spilled(Box<TableScan>),
-}
-
-macro_rules! each {
-    ($self:expr, $c:ident => $e:expr) => {
-        match $self {
-            Input::Run($c) => $e,
-            Input::Frames($c) => $e,
-            Input::Spilled($c) => $e,
-        }
-    };
-}
-
-impl Cursor for Input {
-    fn valid(&self) -> bool {
-        each!(self, c => c.valid())
-    }
-    fn key(&self) -> &[u8] {
-        each!(self, c => c.key())
-    }
-    fn seq(&self) -> Seq {
-        each!(self, c => c.seq())
-    }
-    fn kind(&self) -> Kind {
-        each!(self, c => c.kind())
-    }
-    fn value(&self) -> &[u8] {
-        each!(self, c => c.value())
-    }
-    fn seek(&mut self, key: &[u8]) -> Result<()> {
-        each!(self, c => c.seek(key))
-    }
-    fn seek_to_first(&mut self) -> Result<()> {
-        each!(self, c => c.seek_to_first())
-    }
-    fn seek_to_last(&mut self) -> Result<()> {
-        each!(self, c => c.seek_to_last())
-    }
-    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        each!(self, c => c.seek_before(key))
-    }
-    fn next(&mut self) -> Result<()> {
-        each!(self, c => c.next())
-    }
-    fn prev(&mut self) -> Result<()> {
-        each!(self, c => c.prev())
-    }
-}
+/// One of what is merged.
+type Input = Box<dyn Cursor>;
 
 struct Job<'a> {
     io: &'a Io,
@@ -286,12 +235,9 @@ impl Job<'_> {
         let shared =
             Arc::new(Shared { io: self.io.clone(), sources, block_bytes, ledger: Mutex::new(ledger) });
         let frames = log::read(self, &shared, &segments, (&state, whole), &writer)?;
-        let mut inputs: Vec<Input> = Vec::new();
-        for cursor in frames.cursors {
-            inputs.push(cursor);
-        }
+        let mut inputs = frames.cursors;
         let runs = runs(&shared.sources);
-        inputs.extend(runs.into_iter().map(|tables| Input::Run(Box::new(Run::new(&shared, tables)))));
+        inputs.extend(runs.into_iter().map(|tables| Box::new(Run::new(&shared, tables)) as Input));
         let (tables, ids, max_seq) = self.merge(inputs, &state, writer)?;
         let mut files = lock(&self.files.made);
         let spilled: Vec<PathBuf> = frames.spilled;
@@ -335,10 +281,7 @@ impl Job<'_> {
                     }
                     out.add(key, 0, Kind::Put, merge.value())?;
                 }
-                match &mut last {
-                    Some(last) => last.clone_from(&key.to_vec()),
-                    None => last = Some(key.to_vec()),
-                }
+                last = Some(key.to_vec());
             }
             merge.next()?;
         }

@@ -324,18 +324,9 @@ impl Cursor for Versions {
         // It was opened there.
         Ok(())
     }
-    fn seek_to_last(&mut self) -> Result<()> {
-        Err(only_forward())
-    }
-    fn seek_before(&mut self, _key: &[u8]) -> Result<()> {
-        Err(only_forward())
-    }
     fn next(&mut self) -> Result<()> {
         self.next_version();
         Ok(())
-    }
-    fn prev(&mut self) -> Result<()> {
-        Err(only_forward())
     }
 }
 
@@ -388,21 +379,12 @@ impl Cursor for Run {
         self.settle();
         Ok(())
     }
-    fn seek_to_last(&mut self) -> Result<()> {
-        Err(only_forward())
-    }
-    fn seek_before(&mut self, _key: &[u8]) -> Result<()> {
-        Err(only_forward())
-    }
     fn next(&mut self) -> Result<()> {
         if let Some(v) = &mut self.open {
             v.next_version();
         }
         self.settle();
         Ok(())
-    }
-    fn prev(&mut self) -> Result<()> {
-        Err(only_forward())
     }
 }
 

@@ -16,7 +16,7 @@ use super::index::{Probe, Step};
 use super::reader::Table;
 use crate::bounds::Bounds;
 use crate::cache::{Charge, Owner};
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, ReverseCursor};
 use crate::error::{Error, Result};
 use crate::key::{Kind, Seq};
 use crate::purpose;
@@ -492,6 +492,19 @@ impl Cursor for TableCursor {
         };
         self.check(r)
     }
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        let at = self.at + 1;
+        if at < self.len {
+            self.stand(at);
+            return Ok(());
+        }
+        let r = self.first_from(at);
+        self.check(r)
+    }
+}
+
+impl ReverseCursor for TableCursor {
     fn seek_to_last(&mut self) -> Result<()> {
         self.forward = false;
         let r = match self.table.index().blocks().checked_sub(1) {
@@ -504,20 +517,12 @@ impl Cursor for TableCursor {
         };
         self.check(r)
     }
+
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         let r = self.seek_place(SeekTo::Before(key));
         self.check(r)
     }
-    #[inline]
-    fn next(&mut self) -> Result<()> {
-        let at = self.at + 1;
-        if at < self.len {
-            self.stand(at);
-            return Ok(());
-        }
-        let r = self.first_from(at);
-        self.check(r)
-    }
+
     #[inline]
     fn prev(&mut self) -> Result<()> {
         if self.at > 0 {

@@ -348,14 +348,6 @@ impl Cursor for TableScan {
         Ok(())
     }
 
-    fn seek_to_last(&mut self) -> Result<()> {
-        Err(backward())
-    }
-
-    fn seek_before(&mut self, _key: &[u8]) -> Result<()> {
-        Err(backward())
-    }
-
     #[inline]
     fn next(&mut self) -> Result<()> {
         let Some(layout) = self.layout else { return Ok(()) };
@@ -365,12 +357,4 @@ impl Cursor for TableScan {
         }
         self.next_block(true)
     }
-
-    fn prev(&mut self) -> Result<()> {
-        Err(backward())
-    }
-}
-
-fn backward() -> Error {
-    Error::Invalid("a table scan only goes forward".into())
 }
