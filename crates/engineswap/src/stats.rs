@@ -79,37 +79,35 @@ impl Cell {
     }
 }
 
+/// What is counted beside operations; see the fields of [`IoStats`].
+#[derive(Clone, Copy)]
+pub(crate) enum Counter {
+    QueueOps,
+    QueueNanos,
+    QueueBusyNanos,
+    SubmitCalls,
+    Punted,
+    Inline,
+    Fallbacks,
+    Fixed,
+    FixedFiles,
+    Chosen,
+    Bounced,
+}
+
+const COUNTERS: usize = Counter::Bounced as usize + 1;
+
 #[repr(align(128))]
 struct Stripe {
     cells: [OnceLock<Box<Cell>>; OpClass::COUNT * Purpose::COUNT],
-    queue_ops: AtomicU64,
-    queue_nanos: AtomicU64,
-    queue_busy_nanos: AtomicU64,
-    submit_calls: AtomicU64,
-    punted: AtomicU64,
-    inline: AtomicU64,
-    fallbacks: AtomicU64,
-    fixed: AtomicU64,
-    fixed_files: AtomicU64,
-    chosen: AtomicU64,
-    bounced: AtomicU64,
+    counters: [AtomicU64; COUNTERS],
 }
 
 impl Stripe {
     fn new() -> Stripe {
         Stripe {
             cells: [const { OnceLock::new() }; OpClass::COUNT * Purpose::COUNT],
-            queue_ops: AtomicU64::new(0),
-            queue_nanos: AtomicU64::new(0),
-            queue_busy_nanos: AtomicU64::new(0),
-            submit_calls: AtomicU64::new(0),
-            punted: AtomicU64::new(0),
-            inline: AtomicU64::new(0),
-            fallbacks: AtomicU64::new(0),
-            fixed: AtomicU64::new(0),
-            fixed_files: AtomicU64::new(0),
-            chosen: AtomicU64::new(0),
-            bounced: AtomicU64::new(0),
+            counters: [const { AtomicU64::new(0) }; COUNTERS],
         }
     }
 }
@@ -187,74 +185,33 @@ impl Stats {
         }
     }
 
+    pub(crate) fn add(&self, counter: Counter, n: u64) {
+        self.stripe().counters[counter as usize].fetch_add(n, Relaxed);
+    }
+
     /// Counts `ops` operations of a queue that were in flight for `nanos` in sum.
     pub(crate) fn queued(&self, ops: u64, nanos: u64) {
         let s = self.stripe();
-        s.queue_ops.fetch_add(ops, Relaxed);
-        s.queue_nanos.fetch_add(nanos, Relaxed);
-    }
-
-    pub(crate) fn queue_busy(&self, nanos: u64) {
-        self.stripe().queue_busy_nanos.fetch_add(nanos, Relaxed);
-    }
-
-    pub(crate) fn submit_call(&self) {
-        self.stripe().submit_calls.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn punted(&self) {
-        self.stripe().punted.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn inline(&self) {
-        self.stripe().inline.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn fallback(&self) {
-        self.stripe().fallbacks.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn fixed(&self) {
-        self.stripe().fixed.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn fixed_file(&self) {
-        self.stripe().fixed_files.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn chosen(&self) {
-        self.stripe().chosen.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn bounced(&self) {
-        self.stripe().bounced.fetch_add(1, Relaxed);
+        s.counters[Counter::QueueOps as usize].fetch_add(ops, Relaxed);
+        s.counters[Counter::QueueNanos as usize].fetch_add(nanos, Relaxed);
     }
 
     pub(crate) fn snapshot(&self) -> IoStats {
-        let mut out = IoStats { at: self.start.elapsed(), ..IoStats::default() };
-        out.elapsed = out.at;
+        let at = self.start.elapsed();
+        let (mut cells, mut counts) = (no_cells(), [0; COUNTERS]);
         for s in self.stripes.iter() {
-            for (i, cell) in s.cells.iter().enumerate() {
+            for (o, cell) in cells.iter_mut().zip(&s.cells) {
                 let Some(cell) = cell.get() else { continue };
-                let o = &mut out.cells[i];
                 o.bytes += cell.bytes.load(Relaxed);
                 o.errors += cell.errors.load(Relaxed);
                 o.nanos += cell.nanos.load(Relaxed);
                 o.add_buckets(cell.buckets.iter().map(|b| b.load(Relaxed)));
             }
-            out.queue_ops += s.queue_ops.load(Relaxed);
-            out.queue_time += Duration::from_nanos(s.queue_nanos.load(Relaxed));
-            out.queue_busy += Duration::from_nanos(s.queue_busy_nanos.load(Relaxed));
-            out.submit_calls += s.submit_calls.load(Relaxed);
-            out.punted += s.punted.load(Relaxed);
-            out.inline += s.inline.load(Relaxed);
-            out.fallbacks += s.fallbacks.load(Relaxed);
-            out.fixed += s.fixed.load(Relaxed);
-            out.fixed_files += s.fixed_files.load(Relaxed);
-            out.chosen += s.chosen.load(Relaxed);
-            out.bounced += s.bounced.load(Relaxed);
+            for (sum, n) in counts.iter_mut().zip(&s.counters) {
+                *sum += n.load(Relaxed);
+            }
         }
-        out
+        IoStats::new(cells, at, at, counts)
     }
 }
 
@@ -357,28 +314,56 @@ pub struct IoStats {
     pub bounced: u64,
 }
 
+fn no_cells() -> Vec<OpStats> {
+    vec![OpStats::default(); OpClass::COUNT * Purpose::COUNT]
+}
+
 impl Default for IoStats {
     fn default() -> IoStats {
-        IoStats {
-            cells: vec![OpStats::default(); OpClass::COUNT * Purpose::COUNT],
-            at: Duration::ZERO,
-            elapsed: Duration::ZERO,
-            queue_ops: 0,
-            queue_time: Duration::ZERO,
-            queue_busy: Duration::ZERO,
-            submit_calls: 0,
-            punted: 0,
-            inline: 0,
-            fallbacks: 0,
-            fixed: 0,
-            fixed_files: 0,
-            chosen: 0,
-            bounced: 0,
-        }
+        IoStats::new(no_cells(), Duration::ZERO, Duration::ZERO, [0; COUNTERS])
     }
 }
 
 impl IoStats {
+    fn new(cells: Vec<OpStats>, at: Duration, elapsed: Duration, counts: [u64; COUNTERS]) -> IoStats {
+        // In the order of `Counter`, as in `counts`.
+        let [queue_ops, queue_nanos, busy_nanos, submit_calls, counts @ ..] = counts;
+        let [punted, inline, fallbacks, fixed, fixed_files, chosen, bounced] = counts;
+        let (queue_time, queue_busy) = (Duration::from_nanos(queue_nanos), Duration::from_nanos(busy_nanos));
+        IoStats {
+            cells,
+            at,
+            elapsed,
+            queue_ops,
+            queue_time,
+            queue_busy,
+            submit_calls,
+            punted,
+            inline,
+            fallbacks,
+            fixed,
+            fixed_files,
+            chosen,
+            bounced,
+        }
+    }
+
+    fn counts(&self) -> [u64; COUNTERS] {
+        [
+            self.queue_ops,
+            self.queue_time.as_nanos() as u64,
+            self.queue_busy.as_nanos() as u64,
+            self.submit_calls,
+            self.punted,
+            self.inline,
+            self.fallbacks,
+            self.fixed,
+            self.fixed_files,
+            self.chosen,
+            self.bounced,
+        ]
+    }
+
     /// The time that these counters cover: since the engine was opened, or since the earlier snapshot.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
@@ -427,22 +412,12 @@ impl IoStats {
 
     /// What happened between `earlier` and this snapshot of the same engine.
     pub fn since(&self, earlier: &IoStats) -> IoStats {
-        IoStats {
-            cells: self.cells.iter().zip(&earlier.cells).map(|(a, b)| a.since(b)).collect(),
-            at: self.at,
-            elapsed: self.at.saturating_sub(earlier.at),
-            queue_ops: self.queue_ops.saturating_sub(earlier.queue_ops),
-            queue_time: self.queue_time.saturating_sub(earlier.queue_time),
-            queue_busy: self.queue_busy.saturating_sub(earlier.queue_busy),
-            submit_calls: self.submit_calls.saturating_sub(earlier.submit_calls),
-            punted: self.punted.saturating_sub(earlier.punted),
-            inline: self.inline.saturating_sub(earlier.inline),
-            fallbacks: self.fallbacks.saturating_sub(earlier.fallbacks),
-            fixed: self.fixed.saturating_sub(earlier.fixed),
-            fixed_files: self.fixed_files.saturating_sub(earlier.fixed_files),
-            chosen: self.chosen.saturating_sub(earlier.chosen),
-            bounced: self.bounced.saturating_sub(earlier.bounced),
+        let cells = self.cells.iter().zip(&earlier.cells).map(|(a, b)| a.since(b)).collect();
+        let mut counts = self.counts();
+        for (n, before) in counts.iter_mut().zip(earlier.counts()) {
+            *n = n.saturating_sub(before);
         }
+        IoStats::new(cells, self.at, self.at.saturating_sub(earlier.at), counts)
     }
 }
 

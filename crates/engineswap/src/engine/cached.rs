@@ -9,7 +9,7 @@ use crate::engine::exec;
 use crate::engine::trace;
 use crate::op::{Done, Op};
 use crate::probes;
-use crate::stats::Stats;
+use crate::stats::{Counter, Stats};
 
 /// Does those reads of a batch that the page cache has, and gives the others back in their order. A batch with chains
 /// is left as it is: its order counts.
@@ -21,7 +21,7 @@ pub(super) fn reads(ops: Vec<Op>, stats: &Stats, each: &mut dyn FnMut(Done)) -> 
     for mut op in ops {
         match exec::read_cached(&mut op) {
             Some(got) => {
-                stats.inline();
+                stats.add(Counter::Inline, 1);
                 if let Some(event) = if probes::on() { trace::event(&op, true) } else { None } {
                     // Whether it would be done here was known only now.
                     event.complete(got as i64, event.submit());

@@ -44,11 +44,11 @@ pub(crate) trait Maker {
 }
 
 /// A number of queues. A child after fork() has none of its own yet.
-struct Counter(OnceLock<OfProcess<AtomicUsize>>);
+struct QueueCount(OnceLock<OfProcess<AtomicUsize>>);
 
-impl Counter {
-    const fn new() -> Counter {
-        Counter(OnceLock::new())
+impl QueueCount {
+    const fn new() -> QueueCount {
+        QueueCount(OnceLock::new())
     }
 
     fn now(&self) -> &AtomicUsize {
@@ -56,23 +56,23 @@ impl Counter {
     }
 }
 
-static KEPT: Counter = Counter::new();
-static LOOSE: Counter = Counter::new();
+static KEPT: QueueCount = QueueCount::new();
+static LOOSE: QueueCount = QueueCount::new();
 
 /// One of a bounded number.
-struct Place {
-    of: &'static Counter,
+struct Permit {
+    of: &'static QueueCount,
     process: Process,
 }
 
-impl Place {
-    fn get(of: &'static Counter, bound: usize) -> Option<Place> {
+impl Permit {
+    fn get(of: &'static QueueCount, bound: usize) -> Option<Permit> {
         of.now().fetch_update(Relaxed, Relaxed, |n| (n < bound).then_some(n + 1)).ok()?;
-        Some(Place { of, process: Process::this() })
+        Some(Permit { of, process: Process::this() })
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         if self.process.is_this() {
             self.of.now().fetch_sub(1, Relaxed);
@@ -113,7 +113,7 @@ struct Kept {
     id: u64,
     process: Process,
     queue: Box<dyn RawQueue>,
-    _place: Option<Place>,
+    _permit: Option<Permit>,
 }
 
 thread_local! {
@@ -124,7 +124,7 @@ thread_local! {
 struct Idle {
     id: u64,
     queue: Box<dyn RawQueue + Send>,
-    place: Place,
+    permit: Permit,
 }
 
 fn idle() -> MutexGuard<'static, Vec<Idle>> {
@@ -156,7 +156,7 @@ impl Taken {
         match self {
             Taken::Own(Own(kept)) => keep(kept),
             // One that was lent before fork() is not the child's.
-            Taken::Loose(Loose(lent)) if lent.place.process.is_this() => idle().push(lent),
+            Taken::Loose(Loose(lent)) if lent.permit.process.is_this() => idle().push(lent),
             Taken::Loose(_) => {}
         }
     }
@@ -169,12 +169,12 @@ pub(crate) fn take(token: &Arc<u64>, maker: &dyn Maker) -> Option<Taken> {
     }
     let bounded = maker.depth() > 0;
     let (in_threads, loose) = if bounded { bounds(maker) } else { (usize::MAX, 0) };
-    let place = Place::get(&KEPT, in_threads).filter(|_| bounded);
-    if (place.is_some() || !bounded)
+    let permit = Permit::get(&KEPT, in_threads).filter(|_| bounded);
+    if (permit.is_some() || !bounded)
         && let Ok(queue) = maker.own()
     {
         let (engine, process) = (Arc::downgrade(token), Process::this());
-        return Some(Taken::Own(Own(Kept { engine, id: **token, process, queue, _place: place })));
+        return Some(Taken::Own(Own(Kept { engine, id: **token, process, queue, _permit: permit })));
     }
     borrow(**token, maker, loose)
 }
@@ -188,9 +188,9 @@ fn borrow(id: u64, maker: &dyn Maker, bound: usize) -> Option<Taken> {
     let other = if LOOSE.now().load(Relaxed) >= bound { list.pop() } else { None };
     drop(list);
     drop(other);
-    let place = Place::get(&LOOSE, bound)?;
+    let permit = Permit::get(&LOOSE, bound)?;
     let queue = maker.loose().ok()?;
-    Some(Taken::Loose(Loose(Idle { id, queue, place })))
+    Some(Taken::Loose(Loose(Idle { id, queue, permit })))
 }
 
 /// The calling thread's queue of an engine, out of its list; with none, those go that are of no use any more. The list

@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use self::context::{Context, Spare};
 use super::bell::{Bell, FdWaiter};
-use super::core::{Core, Request, What};
 use super::interruptions::Interruptions;
 use super::owned::SlotQueue;
+use super::slots::{Request, SlotTable, What};
 use super::{Engine, RawWaiter, probe};
 use crate::engine::driver::{Driver, OsEngine, Users};
 use crate::info::EngineInfo;
 use crate::op::Done;
 use crate::os::RawFile;
 use crate::process::OfProcess;
-use crate::stats::Stats;
+use crate::stats::{Counter, Stats};
 use crate::uri::LibaioConfig;
 use crate::{Error, ErrorKind, Result};
 
@@ -206,12 +206,12 @@ impl Driver for Libaio {
         let bell = if shared { Some(Arc::new(Bell::new()?)) } else { None };
         let depth = depth.clamp(1, self.config.depth);
         let (holds, context) = self.spare().take(depth).map_err(|e| explain("io_setup", e))?;
-        let mut core = Core::new(depth, stats);
+        let mut slots = SlotTable::new(depth, stats);
         if shared {
-            core.start_lending();
+            slots.start_lending();
         }
         Ok(LibaioQueue {
-            core,
+            slots,
             context,
             holds,
             broken: false,
@@ -239,7 +239,7 @@ impl Driver for Libaio {
 }
 
 struct LibaioQueue {
-    core: Core,
+    slots: SlotTable,
     context: Context,
     /// The kernel may have more to say than the queue knows.
     broken: bool,
@@ -261,27 +261,28 @@ struct LibaioQueue {
 impl LibaioQueue {
     /// Submits all that is pending.
     fn start(&mut self) -> Result<()> {
-        self.core.feed();
-        while self.core.has_pending() {
-            self.core.tick();
-            while let Some(i) = self.core.next_pending() {
+        self.slots.feed();
+        while self.slots.has_pending() {
+            self.slots.tick();
+            while let Some(i) = self.slots.next_pending() {
                 // A buffered transfer is over when its submission returns: nobody else's should wait for that.
-                let blocks = self.core.is_lending() && self.core.file(i).is_some_and(|f| !f.is_direct());
-                let request = self.core.request(i).filter(|r| !blocks || matches!(r.what, What::Sync { .. }));
+                let blocks = self.slots.is_lending() && self.slots.file(i).is_some_and(|f| !f.is_direct());
+                let request =
+                    self.slots.request(i).filter(|r| !blocks || matches!(r.what, What::Sync { .. }));
                 match request.and_then(|r| iocb(&r, self.can)) {
                     Some((iocb, punted)) => {
                         let slot = &mut self.iocbs[i as usize];
-                        *slot = Iocb { data: self.core.tag(i), ..iocb };
+                        *slot = Iocb { data: self.slots.tag(i), ..iocb };
                         if let Some(bell) = &self.bell {
                             (slot.flags, slot.resfd) = (FLAG_RESFD, bell.fd() as u32);
                         }
                         if punted {
-                            self.core.stats().punted();
+                            self.slots.stats().add(Counter::Punted, 1);
                         }
-                        self.core.set_running(i);
+                        self.slots.set_running(i);
                         self.queued.push(i);
                     }
-                    None => self.core.run_inline(i),
+                    None => self.slots.run_inline(i),
                 }
             }
             self.submit_queued()?;
@@ -297,9 +298,9 @@ impl LibaioQueue {
         let mut n = 0;
         let mut broken = None;
         while n < list.len() {
-            self.core.stats().submit_call();
+            self.slots.stats().add(Counter::SubmitCalls, 1);
             // SAFETY: buffers and vectors belong to operations in their slots, which keep them, and the files,
-            // until their completions are taken (`Core::complete`); `drop` waits for all of them or leaks them.
+            // until their completions are taken (`SlotTable::complete`); `drop` waits for all of them or leaks them.
             match unsafe { self.context.submit(&list[n..]) } {
                 Ok(k) => {
                     n += k;
@@ -315,15 +316,15 @@ impl LibaioQueue {
                 Err(libc::EAGAIN) => {
                     // The context is full: completions make room. With none to come the plain calls do it.
                     self.refused += 1;
-                    if self.core.running() > list.len() - n {
+                    if self.slots.running() > list.len() - n {
                         if let Err(e) = self.reap(1) {
                             broken = Some(e);
                             break;
                         }
                     } else if self.refused > MAX_REFUSED {
-                        self.core.take_back(self.queued[n]);
-                        if let Some(i) = self.core.next_pending() {
-                            self.core.run_inline(i);
+                        self.slots.take_back(self.queued[n]);
+                        if let Some(i) = self.slots.next_pending() {
+                            self.slots.run_inline(i);
                         }
                         n += 1;
                     } else {
@@ -332,13 +333,13 @@ impl LibaioQueue {
                 }
                 // The first request itself is refused.
                 Err(e) => {
-                    self.core.complete(self.queued[n], -i64::from(e));
+                    self.slots.complete(self.queued[n], -i64::from(e));
                     n += 1;
                 }
             }
         }
         for i in self.queued.drain(..).skip(n).rev() {
-            self.core.take_back(i);
+            self.slots.take_back(i);
         }
         broken.map_or(Ok(()), Err)
     }
@@ -352,15 +353,15 @@ impl LibaioQueue {
                 Ok(n) => {
                     self.interruptions.none();
                     if n > 0 {
-                        self.core.tick();
+                        self.slots.tick();
                     }
                     for e in &events[..n] {
                         // A stale tag has no slot any more.
-                        if let Some(i) = self.core.slot_of(e.data) {
-                            self.core.complete(i, e.res);
+                        if let Some(i) = self.slots.slot_of(e.data) {
+                            self.slots.complete(i, e.res);
                         }
                     }
-                    self.core.count();
+                    self.slots.count();
                     got += n;
                     if n < EVENTS && got >= min {
                         return Ok(());
@@ -375,7 +376,7 @@ impl LibaioQueue {
     }
 
     fn drain(&mut self) -> Result<()> {
-        while self.core.running() > 0 {
+        while self.slots.running() > 0 {
             self.reap(1)?;
             self.start()?;
         }
@@ -417,12 +418,12 @@ fn iocb(r: &Request, can: Can) -> Option<(Iocb, bool)> {
 }
 
 impl SlotQueue for LibaioQueue {
-    fn core(&self) -> &Core {
-        &self.core
+    fn slots(&self) -> &SlotTable {
+        &self.slots
     }
 
-    fn core_mut(&mut self) -> &mut Core {
-        &mut self.core
+    fn slots_mut(&mut self) -> &mut SlotTable {
+        &mut self.slots
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -432,26 +433,26 @@ impl SlotQueue for LibaioQueue {
     fn wait(&mut self, min: usize) -> Result<()> {
         loop {
             self.start()?;
-            let missing = min.min(self.core.in_flight()).saturating_sub(self.core.ready());
-            let missing = missing.min(self.core.running());
-            if missing == 0 && min > 0 && self.core.starving() {
-                self.core.await_buffer();
+            let missing = min.min(self.slots.in_flight()).saturating_sub(self.slots.ready());
+            let missing = missing.min(self.slots.running());
+            if missing == 0 && min > 0 && self.slots.starving() {
+                self.slots.await_buffer();
                 continue;
             }
             if missing == 0 {
                 return Ok(());
             }
-            self.core.stats().submit_call();
+            self.slots.stats().add(Counter::SubmitCalls, 1);
             self.reap(missing)?;
         }
     }
 
     fn pop(&mut self) -> Option<Done> {
-        if self.core.ready() == 0 && (self.core.running() > 0 || self.core.starving()) {
+        if self.slots.ready() == 0 && (self.slots.running() > 0 || self.slots.starving()) {
             // An error comes out again, and is reported, at the next submit or wait.
             let _ = self.reap(0).and_then(|()| self.start());
         }
-        self.core.pop()
+        self.slots.pop()
     }
 
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
@@ -461,7 +462,7 @@ impl SlotQueue for LibaioQueue {
 
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {
         self.broken = true;
-        self.core.fail_all(e)
+        self.slots.fail_all(e)
     }
 }
 
@@ -469,13 +470,13 @@ impl Drop for LibaioQueue {
     fn drop(&mut self) {
         let mine = self.context.is_mine();
         if mine {
-            self.core.stop_lending();
-            self.core.discard_pending();
+            self.slots.stop_lending();
+            self.slots.discard_pending();
         }
         if !mine || self.drain().is_err() {
             // The kernel may still write to these buffers, or they are in flight in the parent of this process: they
             // are never freed.
-            self.core.leak();
+            self.slots.leak();
         } else if !self.broken {
             self.spare.give(self.holds, std::mem::replace(&mut self.context, Context::none()));
         }

@@ -2,7 +2,6 @@
 
 mod bell;
 mod cached;
-pub(crate) mod core;
 mod driver;
 pub(crate) mod exec;
 pub(crate) mod interruptions;
@@ -13,6 +12,7 @@ pub(crate) mod posix;
 mod probe;
 mod raw;
 pub(crate) mod runner;
+pub(crate) mod slots;
 mod trace;
 pub(crate) mod uring;
 

@@ -1,25 +1,27 @@
-//! What all queues of the engines have in common. [`SlotQueue`] is what one engine's queue does with the slots of its
-//! [`Core`]. [`Owned`] makes a [`RawQueue`] of it that knows its process: in a child after fork() it does nothing but
-//! say so. Its ring, context or threads are the parent's, and what is in flight ends there.
+//! What all queues of the engines have in common.
+//!
+//! [`SlotQueue`] is what one engine's queue does with the slots of its [`SlotTable`]. [`Owned`] makes a [`RawQueue`] of
+//! it that knows its process: in a child after fork() it does nothing but say so. Its ring, context or threads are the
+//! parent's, and what is in flight ends there.
 
 use std::sync::Arc;
 
-use super::core::Core;
+use super::slots::SlotTable;
 use super::{Lends, RawQueue, RawWaiter};
 use crate::op::{Done, Op};
 use crate::process::Process;
 use crate::{Error, Result};
 
-/// A queue whose operations lie in the slots of a [`Core`]; see [`crate::Queue`] for the meaning of each call.
+/// A queue whose operations lie in the slots of a [`SlotTable`]; see [`crate::Queue`] for the meaning of each call.
 pub(crate) trait SlotQueue {
-    fn core(&self) -> &Core;
-    fn core_mut(&mut self) -> &mut Core;
+    fn slots(&self) -> &SlotTable;
+    fn slots_mut(&mut self) -> &mut SlotTable;
     fn submit(&mut self) -> Result<()>;
     fn wait(&mut self, min: usize) -> Result<()>;
     fn pop(&mut self) -> Option<Done>;
     /// What has been handed out cannot be taken back, unless the engine has a way.
     fn cancel(&mut self, user: u64) -> Result<usize> {
-        Ok(self.core_mut().cancel(user).0)
+        Ok(self.slots_mut().cancel(user).0)
     }
     /// See [`RawQueue::waiter`].
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
@@ -27,7 +29,7 @@ pub(crate) trait SlotQueue {
     }
     /// See [`RawQueue::fail_all`].
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {
-        self.core_mut().fail_all(e)
+        self.slots_mut().fail_all(e)
     }
 }
 
@@ -46,7 +48,7 @@ impl<Q> Owned<Q> {
 impl<Q: SlotQueue> RawQueue for Owned<Q> {
     fn push(&mut self, op: Op) -> std::result::Result<(), Op> {
         // As if there were no room; the wait for it says why.
-        if self.process.is_this() { self.queue.core_mut().push(op) } else { Err(op) }
+        if self.process.is_this() { self.queue.slots_mut().push(op) } else { Err(op) }
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -64,7 +66,7 @@ impl<Q: SlotQueue> RawQueue for Owned<Q> {
     }
 
     fn in_flight(&self) -> usize {
-        self.queue.core().in_flight()
+        self.queue.slots().in_flight()
     }
 
     fn cancel(&mut self, user: u64) -> Result<usize> {
@@ -73,23 +75,23 @@ impl<Q: SlotQueue> RawQueue for Owned<Q> {
     }
 
     fn starving(&self) -> bool {
-        self.process.is_this() && self.queue.core().starving()
+        self.process.is_this() && self.queue.slots().starving()
     }
 
     fn end_chain(&mut self) {
-        self.queue.core_mut().end_chain();
+        self.queue.slots_mut().end_chain();
     }
 
     fn depth(&self) -> usize {
-        self.queue.core().depth()
+        self.queue.slots().depth()
     }
 
     fn holds(&self, user: u64) -> bool {
-        self.queue.core().holds(user)
+        self.queue.slots().holds(user)
     }
 
     fn lends(&mut self) -> Option<&mut dyn Lends> {
-        if self.process.is_this() { Some(self.queue.core_mut()) } else { None }
+        if self.process.is_this() { Some(self.queue.slots_mut()) } else { None }
     }
 
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {

@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::bell::Bell;
-use super::core::Core;
 use super::owned::SlotQueue;
+use super::slots::SlotTable;
 use super::{Engine, RawWaiter};
 use crate::engine::driver::{Driver, OsEngine, Users};
 use crate::engine::exec;
@@ -20,7 +20,7 @@ use crate::info::EngineInfo;
 use crate::kind::OpKind;
 use crate::op::{Done, Op};
 use crate::process::{OfProcess, Process};
-use crate::stats::Stats;
+use crate::stats::{Counter, Stats};
 use crate::uri::PosixConfig;
 use crate::{Error, Result};
 
@@ -257,7 +257,7 @@ fn run((slot, mut op): (u32, Op)) -> (u32, Op, Result<u64>) {
 }
 
 struct PosixQueue {
-    core: Core,
+    slots: SlotTable,
     shared: Arc<Shared>,
     pool: Arc<Pool>,
     back: Vec<(u32, Op, Result<u64>)>,
@@ -272,7 +272,13 @@ impl PosixQueue {
             ready: Condvar::new(),
             bell: OnceLock::new(),
         });
-        PosixQueue { core: Core::new(depth, stats), shared, pool: pool.clone(), back: Vec::new(), nowait }
+        PosixQueue {
+            slots: SlotTable::new(depth, stats),
+            shared,
+            pool: pool.clone(),
+            back: Vec::new(),
+            nowait,
+        }
     }
 
     fn collect(&mut self) {
@@ -280,32 +286,32 @@ impl PosixQueue {
         if self.back.is_empty() {
             return;
         }
-        self.core.tick();
+        self.slots.tick();
         for (slot, op, result) in self.back.drain(..) {
-            self.core.bring_back(slot, op, result);
+            self.slots.bring_back(slot, op, result);
         }
-        self.core.count();
+        self.slots.count();
     }
 
     fn start(&mut self) {
         let mut n = 0;
-        self.core.feed();
-        if self.core.has_pending() {
-            self.core.tick();
+        self.slots.feed();
+        if self.slots.has_pending() {
+            self.slots.tick();
             let mut jobs = Vec::new();
-            while let Some(i) = self.core.next_pending() {
-                let Some(mut op) = self.core.lend(i) else { continue };
+            while let Some(i) = self.slots.next_pending() {
+                let Some(mut op) = self.slots.lend(i) else { continue };
                 match self.nowait.then(|| exec::read_cached(&mut op)).flatten() {
                     Some(got) => {
-                        self.core.stats().inline();
+                        self.slots.stats().add(Counter::Inline, 1);
                         // It took its time, which the others waited for.
-                        self.core.tick();
-                        self.core.bring_back(i, op, Ok(got));
+                        self.slots.tick();
+                        self.slots.bring_back(i, op, Ok(got));
                     }
                     None => jobs.push((i, op)),
                 }
             }
-            self.core.count();
+            self.slots.count();
             n = jobs.len();
             lock(&self.shared.work).todo.extend(jobs);
         }
@@ -336,12 +342,12 @@ impl PosixQueue {
 }
 
 impl SlotQueue for PosixQueue {
-    fn core(&self) -> &Core {
-        &self.core
+    fn slots(&self) -> &SlotTable {
+        &self.slots
     }
 
-    fn core_mut(&mut self) -> &mut Core {
-        &mut self.core
+    fn slots_mut(&mut self) -> &mut SlotTable {
+        &mut self.slots
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -352,11 +358,11 @@ impl SlotQueue for PosixQueue {
 
     fn wait(&mut self, min: usize) -> Result<()> {
         self.submit()?;
-        let min = min.min(self.core.in_flight());
-        while self.core.ready() < min {
-            let missing = (min - self.core.ready()).min(self.core.running());
-            if missing == 0 && self.core.starving() {
-                self.core.await_buffer();
+        let min = min.min(self.slots.in_flight());
+        while self.slots.ready() < min {
+            let missing = (min - self.slots.ready()).min(self.slots.running());
+            if missing == 0 && self.slots.starving() {
+                self.slots.await_buffer();
                 self.start();
                 continue;
             }
@@ -371,11 +377,11 @@ impl SlotQueue for PosixQueue {
     }
 
     fn pop(&mut self) -> Option<Done> {
-        if self.core.ready() == 0 && (self.core.running() > 0 || self.core.starving()) {
+        if self.slots.ready() == 0 && (self.slots.running() > 0 || self.slots.starving()) {
             self.collect();
             self.start();
         }
-        self.core.pop()
+        self.slots.pop()
     }
 
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
@@ -388,12 +394,12 @@ impl Drop for PosixQueue {
     fn drop(&mut self) {
         if !self.pool.process.is_this() {
             // What is in flight is the parent's. The files and buffers of the rest go with the process.
-            return self.core.leak();
+            return self.slots.leak();
         }
         // Operations own what they touch, so workers could go on alone; but a caller that drops its queue may
         // rely on nothing being written afterwards.
-        self.core.discard_pending();
-        while self.core.running() > 0 {
+        self.slots.discard_pending();
+        while self.slots.running() > 0 {
             self.wait_for(1);
             self.start();
         }

@@ -12,7 +12,7 @@ use crate::Error;
 use crate::buf::Buf;
 use crate::engine::exec;
 use crate::op::{Done, Op};
-use crate::stats::Stats;
+use crate::stats::{Counter, Stats};
 
 /// Operations of a batch are submitted in groups of so many, so that the device works on the first while the system
 /// prepares the rest: 64 random reads take 356 us in eights, 376 us at once; 16 take 99 us, 106 us.
@@ -77,7 +77,7 @@ fn feed(
     let Some(mut taken) = kept::take(token, maker) else {
         // This thread cannot have a queue now (descriptors, memory, as many as are good). The engine works, so the
         // operations are done all the same, one by one, and counted as such.
-        stats.fallback();
+        stats.add(Counter::Fallbacks, 1);
         one_by_one(ops, each);
         return;
     };
@@ -156,11 +156,11 @@ fn one_by_one(ops: impl Iterator<Item = Op>, each: &mut dyn FnMut(Done)) {
     for mut op in ops {
         let result = match (go, op.time_limit) {
             (true, None) => exec::execute(&mut op),
-            (true, Some(_)) => Err(refuse(&op, super::core::no_limit(&op))),
-            (false, _) => Err(refuse(&op, super::core::canceled(&op))),
+            (true, Some(_)) => Err(refuse(&op, super::slots::no_limit(&op))),
+            (false, _) => Err(refuse(&op, super::slots::canceled(&op))),
         };
         let chain = op.chain;
-        go = !chain || super::core::is_full(&op, &result);
+        go = !chain || super::slots::is_full(&op, &result);
         each(Done { user: op.user, result, buf: op.buf });
     }
 }

@@ -22,7 +22,7 @@ use crate::kind::Purpose;
 use crate::map::RawMap;
 use crate::mem::AlignedBuf;
 use crate::probes::{self, Event};
-use crate::stats::{OpClass, Stats};
+use crate::stats::{Counter, OpClass, Stats};
 use crate::{Error, ErrorKind, Result};
 
 const BUFFERED: Alignment = Alignment { memory: 1, offset: 1 };
@@ -216,7 +216,7 @@ impl OsFile {
                 transfer::read_full(self.calls(), buf, offset, self.alignment, flags)
             })
         } else {
-            self.stats.bounced();
+            self.stats.add(Counter::Bounced, 1);
             transfer::read_bounced(self.calls(), buf, offset, self.alignment)
         }
     }
@@ -246,7 +246,7 @@ impl OsFile {
                 transfer::read_full_vectored(self.calls(), &mut iov.clone(), offset, self.alignment, flags)
             }),
             false => {
-                self.stats.bounced();
+                self.stats.add(Counter::Bounced, 1);
                 // SAFETY: the vectors were just made of `buf`, which is borrowed mutably for this call.
                 unsafe { transfer::read_scattered(self.calls(), &iov, offset, self.alignment) }
             }
@@ -273,7 +273,7 @@ impl OsFile {
         buf.vectors(&mut iov, 0, len, usize::MAX);
         let aligned = self.are_aligned(&iov, offset);
         if !aligned {
-            self.stats.bounced();
+            self.stats.add(Counter::Bounced, 1);
         }
         let write = |flags| match aligned {
             true => transfer::write_full_vectored(self.calls(), &mut iov.clone(), offset, flags),
@@ -287,7 +287,7 @@ impl OsFile {
     fn write_sys(&self, buf: &[u8], offset: u64, dsync: bool) -> Sys<()> {
         let aligned = self.is_aligned(buf.as_ptr(), offset, buf.len() as u64);
         if !aligned {
-            self.stats.bounced();
+            self.stats.add(Counter::Bounced, 1);
         }
         let write = |flags| match aligned {
             true => transfer::write_full(self.calls(), buf, offset, flags),

@@ -155,7 +155,7 @@ pub(super) unsafe fn read_scattered(
     let len: usize = iov.iter().map(|v| v.iov_len).sum();
     let unit = a.offset.max(1) as u64;
     with_bounce(|bounce| {
-        let (mut n, mut to) = (0, Place::default());
+        let (mut n, mut to) = (0, VectorPos::default());
         while n < len {
             let at = offset + n as u64;
             let skip = at % unit;
@@ -183,7 +183,7 @@ pub(super) unsafe fn read_scattered(
 pub(super) unsafe fn write_gathered(fd: Calls<'_>, iov: &[libc::iovec], offset: u64, flags: i32) -> Sys<()> {
     let len: usize = iov.iter().map(|v| v.iov_len).sum();
     with_bounce(|bounce| {
-        let (mut n, mut from) = (0, Place::default());
+        let (mut n, mut from) = (0, VectorPos::default());
         while n < len {
             let want = (len - n).min(bounce.len());
             let to = bounce[..want].as_mut_ptr();
@@ -200,12 +200,12 @@ pub(super) unsafe fn write_gathered(fd: Calls<'_>, iov: &[libc::iovec], offset: 
 
 /// A byte in a list of vectors.
 #[derive(Default)]
-struct Place {
+struct VectorPos {
     vector: usize,
     at: usize,
 }
 
-impl Place {
+impl VectorPos {
     /// Goes on by `n` bytes, and calls `each` with every stretch of them: bytes before it, its address, its length.
     fn walk(&mut self, iov: &[libc::iovec], n: usize, mut each: impl FnMut(usize, *mut u8, usize)) {
         let mut done = 0;

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::disk::Disk;
 use super::handle::{Handle, Unfinished};
 use super::plan::Call;
-use crate::engine::core::{Core, Policy, Request, What};
 use crate::engine::interruptions::Interruptions;
 use crate::engine::owned::SlotQueue;
+use crate::engine::slots::{Policy, Request, SlotTable, What};
 use crate::op::Done;
 use crate::os::{FileCalls, Sys, gather};
 use crate::random::Random;
@@ -29,7 +29,7 @@ enum Step {
 unsafe impl Send for Step {}
 
 pub(crate) struct SimQueue {
-    core: Core,
+    slots: SlotTable,
     disk: Disk,
     random: Random,
     /// What comes next, by the disk's time and a number of its own.
@@ -41,11 +41,11 @@ pub(crate) struct SimQueue {
 
 impl SimQueue {
     pub fn new(disk: &Disk, depth: u32, stats: &Arc<Stats>) -> SimQueue {
-        let mut core = Core::new(depth, stats);
-        core.set_policy(Policy { workers: true, force_async: true, simulated: true, ..Policy::default() });
+        let mut slots = SlotTable::new(depth, stats);
+        slots.set_policy(Policy { workers: true, force_async: true, simulated: true, ..Policy::default() });
         let random = disk.lock().random.next();
         SimQueue {
-            core,
+            slots,
             disk: disk.clone(),
             random: Random(random),
             steps: BTreeMap::new(),
@@ -84,18 +84,18 @@ impl SimQueue {
 
     /// Submits all that is pending.
     fn start(&mut self) -> Result<()> {
-        self.core.feed();
-        while self.core.has_pending() {
+        self.slots.feed();
+        while self.slots.has_pending() {
             self.call(Call::Submit)?;
-            self.core.tick();
-            while let Some(i) = self.core.next_pending() {
-                match (self.core.request(i), self.core.own_file(i)) {
+            self.slots.tick();
+            while let Some(i) = self.slots.next_pending() {
+                match (self.slots.request(i), self.slots.own_file(i)) {
                     (Some(r), Some(file)) => {
-                        self.core.set_running(i);
+                        self.slots.set_running(i);
                         let at = self.moment();
                         self.steps.insert(at, (i, file, Step::Effect(r)));
                     }
-                    _ => self.core.run_inline(i),
+                    _ => self.slots.run_inline(i),
                 }
             }
         }
@@ -125,15 +125,15 @@ impl SimQueue {
                     Some(Err(e)) => -i64::from(e),
                     _ => res,
                 };
-                self.core.tick();
-                self.core.complete(i, res);
-                self.core.count();
+                self.slots.tick();
+                self.slots.complete(i, res);
+                self.slots.count();
             }
         }
     }
 
     fn drain(&mut self) -> Result<()> {
-        while self.core.running() > 0 {
+        while self.slots.running() > 0 {
             self.step();
             self.start()?;
         }
@@ -147,7 +147,7 @@ fn perform(h: &Handle, r: &Request) -> Sys<(usize, Option<Unfinished>)> {
     match r.what {
         What::Read { ptr, len } => {
             // SAFETY: the buffer belongs to the operation in its slot, which keeps it until the completion
-            // (`Core::complete`), and it has at least `len` bytes from `ptr` on.
+            // (`SlotTable::complete`), and it has at least `len` bytes from `ptr` on.
             let buf = unsafe { std::slice::from_raw_parts_mut(ptr, len as usize) };
             h.read(buf, r.offset).map(|n| (n, None))
         }
@@ -175,12 +175,12 @@ fn perform(h: &Handle, r: &Request) -> Sys<(usize, Option<Unfinished>)> {
 }
 
 impl SlotQueue for SimQueue {
-    fn core(&self) -> &Core {
-        &self.core
+    fn slots(&self) -> &SlotTable {
+        &self.slots
     }
 
-    fn core_mut(&mut self) -> &mut Core {
-        &mut self.core
+    fn slots_mut(&mut self) -> &mut SlotTable {
+        &mut self.slots
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -191,15 +191,15 @@ impl SlotQueue for SimQueue {
         self.start()?;
         self.call(Call::Wait)?;
         loop {
-            let missing = min.min(self.core.in_flight()).saturating_sub(self.core.ready());
-            if missing > 0 && self.core.starving() {
-                self.core.await_buffer();
+            let missing = min.min(self.slots.in_flight()).saturating_sub(self.slots.ready());
+            if missing > 0 && self.slots.starving() {
+                self.slots.await_buffer();
                 self.start()?;
                 continue;
             }
             // More than were asked for may have come meanwhile.
             let more = missing > 0 || self.disk.config().reorder && self.random.one_in(2);
-            if self.core.running() == 0 || !more {
+            if self.slots.running() == 0 || !more {
                 return Ok(());
             }
             self.step();
@@ -208,28 +208,28 @@ impl SlotQueue for SimQueue {
     }
 
     fn pop(&mut self) -> Option<Done> {
-        if self.core.starving() {
+        if self.slots.starving() {
             // As below.
             let _ = self.start();
         }
         // Now and then something has come without being waited for.
-        if self.core.ready() == 0 && self.core.running() > 0 && self.random.one_in(4) {
+        if self.slots.ready() == 0 && self.slots.running() > 0 && self.random.one_in(4) {
             self.step();
             // An error comes out again, and is reported, at the next submit or wait.
             let _ = self.start();
         }
-        self.core.pop()
+        self.slots.pop()
     }
 
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {
         self.broken = true;
-        self.core.fail_all(e)
+        self.slots.fail_all(e)
     }
 }
 
 impl Drop for SimQueue {
     fn drop(&mut self) {
-        self.core.discard_pending();
+        self.slots.discard_pending();
         if self.broken {
             // What was in flight is done or not; its buffers are still in their slots.
             while !self.steps.is_empty() {

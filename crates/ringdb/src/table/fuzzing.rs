@@ -21,7 +21,7 @@ use crate::Result;
 use crate::bounds::Bounds;
 use crate::cache::Cache;
 use crate::coding::{Reader, crc32c};
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, ReverseCursor};
 use crate::files::FileKind;
 use crate::fuzz_input::{Input, put_chunk, write_file};
 use crate::key::{self, Kind, SEQ_MAX, Seq};

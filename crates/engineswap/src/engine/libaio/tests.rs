@@ -28,7 +28,7 @@ fn page() -> AlignedBuf {
 
 fn results(q: &mut LibaioQueue) -> Vec<(u64, Result<u64>, Buf)> {
     let mut all = Vec::new();
-    while q.core.in_flight() > 0 {
+    while q.slots.in_flight() > 0 {
         q.wait(1).unwrap();
         all.extend(std::iter::from_fn(|| q.pop()).map(|d| (d.user, d.result, d.buf)));
     }
@@ -55,7 +55,7 @@ fn what_native_aio_has_is_not_done_by_plain_calls() {
         Op { kind: OpKind::SyncAll, ..Op::sync_data(&f, Purpose(0)) },
     ];
     for (i, op) in ops.into_iter().enumerate() {
-        q.core.push(op.user(i as u64)).unwrap();
+        q.slots.push(op.user(i as u64)).unwrap();
     }
     let got: Vec<u64> = results(&mut q).into_iter().map(|d| d.1.unwrap()).collect();
     assert_eq!(got, [4096, 4096, 8192, 8192, 8192, 0, 0]);
@@ -71,7 +71,7 @@ fn more_than_the_context_holds_goes_through_it_in_parts() {
     let mut q = engine.queue(1024, Users::One, &stats).unwrap();
     (q.context, q.holds) = (Context::new(1).unwrap(), 1);
     for i in 0..1024 {
-        q.core.push(Op::read(&f, (i % 64) * 4096, 4096, Buf::Aligned(page()), Purpose(0)).user(i)).unwrap();
+        q.slots.push(Op::read(&f, (i % 64) * 4096, 4096, Buf::Aligned(page()), Purpose(0)).user(i)).unwrap();
     }
     q.submit().unwrap();
     assert!(stats.snapshot().submit_calls > 1, "taken whole");
@@ -101,7 +101,7 @@ fn a_refused_request_does_not_hold_up_the_rest() {
             },
             _ => Op::read(&f, i * 4096, 4096, Buf::Aligned(page()), Purpose(0)),
         };
-        q.core.push(op.user(i)).unwrap();
+        q.slots.push(op.user(i)).unwrap();
     }
     for (user, result, buf) in results(&mut q) {
         let Buf::Aligned(b) = buf else { panic!("the buffer is gone") };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::raw::RawRing;
 use super::ring::{Ring, Setup};
 use super::sys;
-use crate::engine::core::NOT_POLLED;
+use crate::engine::slots::NOT_POLLED;
 use crate::mem::AlignedBuf;
 use crate::os::{OsFile, RawFile};
 use crate::{Error, ErrorKind, Result};

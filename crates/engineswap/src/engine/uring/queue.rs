@@ -12,12 +12,12 @@ use super::ring::Ring;
 use super::sys::{self, Sqe};
 use crate::engine::RawWaiter;
 use crate::engine::bell::{Bell, FdWaiter};
-use crate::engine::core::{Core, Policy, Request, What};
 use crate::engine::interruptions::Interruptions;
 use crate::engine::owned::SlotQueue;
+use crate::engine::slots::{Policy, Request, SlotTable, What};
 use crate::op::Done;
 use crate::process::Process;
-use crate::stats::Stats;
+use crate::stats::{Counter, Stats};
 use crate::uri::UringConfig;
 use crate::{Error, Result};
 
@@ -33,7 +33,7 @@ fn broken(errno: i32) -> Error {
 
 pub(super) struct UringQueue<R: RawRing = Ring> {
     ring: R,
-    core: Core,
+    slots: SlotTable,
     /// Slots of the requests in the ring that the kernel has not taken, in order.
     queued: VecDeque<(u32, bool)>,
     refused: u32,
@@ -69,7 +69,7 @@ pub(super) struct Registered {
 impl UringQueue {
     /// The same, for several threads.
     pub(super) fn shared(mut self, config: &UringConfig) -> Result<UringQueue> {
-        self.core.share();
+        self.slots.share();
         // A link's next request belongs to the thread that submitted it, and goes with it.
         self.links = false;
         if !config.iopoll {
@@ -90,8 +90,8 @@ impl<R: RawRing> UringQueue<R> {
         registered: Registered,
         stats: &Arc<Stats>,
     ) -> UringQueue<R> {
-        let mut core = Core::new(depth, stats);
-        core.set_policy(Policy {
+        let mut slots = SlotTable::new(depth, stats);
+        slots.set_policy(Policy {
             workers: true,
             force_async: config.force_async,
             polled: config.iopoll,
@@ -104,7 +104,7 @@ impl<R: RawRing> UringQueue<R> {
         });
         UringQueue {
             ring,
-            core,
+            slots,
             queued: VecDeque::new(),
             refused: 0,
             put_off: false,
@@ -124,28 +124,28 @@ impl<R: RawRing> UringQueue<R> {
     /// Puts what is pending into the ring, chains linked as far as possible.
     fn build(&mut self) {
         self.tend();
-        self.core.feed();
-        if !self.core.has_pending() {
+        self.slots.feed();
+        if !self.slots.has_pending() {
             return;
         }
-        self.core.tick();
+        self.slots.tick();
         if let Some(b) = &mut self.buffers {
             b.follow(self.ring.fd());
         }
         while self.ring.space() > 0 {
-            let Some(mut i) = self.core.next_pending() else { break };
-            if let Some(pool) = self.core.pool(i) {
+            let Some(mut i) = self.slots.next_pending() else { break };
+            if let Some(pool) = self.slots.pool(i) {
                 let chooses = self.pools.as_mut().is_some_and(|p| p.knows(&self.ring, &pool));
-                if !chooses && !self.core.choose(i) {
+                if !chooses && !self.slots.choose(i) {
                     continue;
                 }
             }
-            let Some(mut request) = self.core.request(i) else {
-                self.core.run_inline(i);
+            let Some(mut request) = self.slots.request(i) else {
+                self.slots.run_inline(i);
                 continue;
             };
             if request.limit.is_some() && self.ring.space() < 2 {
-                self.core.not_started(i);
+                self.slots.not_started(i);
                 break;
             }
             self.put(i, &request, false);
@@ -157,9 +157,9 @@ impl<R: RawRing> UringQueue<R> {
             // The kernel starts a linked request only after the full success of the one before; that is what a
             // chain means as long as one request is the whole rest of its operation.
             while self.links && request.whole && self.ring.space() > 0 {
-                let Some(next) = self.core.chained_after(i) else { break };
+                let Some(next) = self.slots.chained_after(i) else { break };
                 let links = |r: &Request| r.limit.is_none() && !matches!(r.what, What::Choose { .. });
-                let Some(r) = self.core.request(next).filter(links) else { break };
+                let Some(r) = self.slots.request(next).filter(links) else { break };
                 self.ring.link_last();
                 self.put(next, &r, true);
                 (i, request) = (next, r);
@@ -176,12 +176,12 @@ impl<R: RawRing> UringQueue<R> {
 
     /// Lets the kernel choose the read's buffer of its pool.
     fn let_choose(&mut self, i: u32, s: &mut Sqe) {
-        let pool = self.core.pool(i);
+        let pool = self.slots.pool(i);
         if let Some(group) = self.pools.as_ref().zip(pool).and_then(|(pools, p)| pools.want(&p)) {
             s.flags |= sys::IOSQE_BUFFER_SELECT;
             s.rest[0] = u64::from(group.to_le());
-            self.core.set_choosing(i);
-            self.core.stats().chosen();
+            self.slots.set_choosing(i);
+            self.slots.stats().add(Counter::Chosen, 1);
         }
     }
 
@@ -205,21 +205,21 @@ impl<R: RawRing> UringQueue<R> {
             };
             // The index of the buffer is the first of the remaining fields.
             s.rest[0] = u64::from(place.to_le());
-            self.core.stats().fixed();
+            self.slots.stats().add(Counter::Fixed, 1);
             if let Some(b) = &mut self.buffers {
                 b.names(i);
             }
         }
-        let known = self.files.as_ref().zip(self.core.file(i));
+        let known = self.files.as_ref().zip(self.slots.file(i));
         if let Some(number) = known.and_then(|(files, file)| files.find(file)) {
             s.fd = number as i32;
             s.flags |= sys::IOSQE_FIXED_FILE;
-            self.core.stats().fixed_file();
+            self.slots.stats().add(Counter::FixedFiles, 1);
         }
     }
 
     fn put(&mut self, i: u32, r: &Request, linked: bool) {
-        let mut s = Sqe { user_data: self.core.tag(i), ..sqe(r) };
+        let mut s = Sqe { user_data: self.slots.tag(i), ..sqe(r) };
         if let What::Choose { .. } = r.what {
             self.let_choose(i, &mut s);
         }
@@ -228,16 +228,16 @@ impl<R: RawRing> UringQueue<R> {
             s.flags |= sys::IOSQE_ASYNC;
         }
         if r.punted {
-            self.core.stats().punted();
+            self.slots.stats().add(Counter::Punted, 1);
         }
-        self.core.set_running(i);
+        self.slots.set_running(i);
         // SAFETY: the buffer and the vectors belong to the operation in slot `i`, which keeps them, and the file,
-        // until its completion is taken (`Core::complete`); `drop` waits for all of them or leaks the slots.
+        // until its completion is taken (`SlotTable::complete`); `drop` waits for all of them or leaks the slots.
         let fits = unsafe { self.ring.put(s) };
         debug_assert!(fits, "callers check the space first");
         self.queued.push_back((i, linked));
         if let Some(limit) = r.limit {
-            let at = self.core.timer(i, limit);
+            let at = self.slots.timer(i, limit);
             self.ring.link_last();
             let timer =
                 Sqe { opcode: sys::OP_LINK_TIMEOUT, fd: -1, addr: at as u64, len: 1, ..Sqe::default() };
@@ -257,7 +257,7 @@ impl<R: RawRing> UringQueue<R> {
     /// brings them too, and comes soon: only who looks twice before it makes a call for the completions alone.
     fn looks(&mut self) -> bool {
         let hidden = self.ring.needs_enter() || self.ring.polls();
-        hidden && (!self.core.has_pending() || std::mem::replace(&mut self.put_off, true))
+        hidden && (!self.slots.has_pending() || std::mem::replace(&mut self.put_off, true))
     }
 
     /// Enters the ring, and counts it if it is a system call.
@@ -266,7 +266,7 @@ impl<R: RawRing> UringQueue<R> {
         self.put_off = false;
         let result = self.ring.enter(min, min_wait_us);
         if self.ring.calls() != calls {
-            self.core.stats().submit_call();
+            self.slots.stats().add(Counter::SubmitCalls, 1);
         }
         result
     }
@@ -287,7 +287,7 @@ impl<R: RawRing> UringQueue<R> {
             } else {
                 self.is_out(i);
                 self.chosen(i, 0);
-                if linked { self.core.unlink(i) } else { self.core.take_back(i) }
+                if linked { self.slots.unlink(i) } else { self.slots.take_back(i) }
             }
         }
         self.reap();
@@ -302,15 +302,15 @@ impl<R: RawRing> UringQueue<R> {
                 // No memory for requests now, or completions in the way. What runs will make room, and comes out
                 // only by a call that submits nothing; with nothing running the plain calls need no room.
                 self.refused += 1;
-                if self.core.running() > 0 {
+                if self.slots.running() > 0 {
                     match self.call(1, 0) {
                         Ok(_) | Err(libc::EINTR | libc::EAGAIN | libc::EBUSY) => {}
                         Err(e) => return Err(broken(e)),
                     }
                     self.reap();
                 } else if had && self.refused > MAX_REFUSED {
-                    while let Some(i) = self.core.next_pending() {
-                        self.core.run_inline(i);
+                    while let Some(i) = self.slots.next_pending() {
+                        self.slots.run_inline(i);
                     }
                 } else {
                     std::thread::yield_now();
@@ -326,17 +326,17 @@ impl<R: RawRing> UringQueue<R> {
         let mut any = false;
         while let Some((tag, res, flags)) = self.ring.take() {
             if !any {
-                self.core.tick();
+                self.slots.tick();
                 any = true;
             }
             // A stale tag has no slot any more.
-            if let Some(i) = self.core.slot_of(tag) {
+            if let Some(i) = self.slots.slot_of(tag) {
                 self.is_out(i);
                 self.chosen(i, flags);
-                self.core.complete(i, i64::from(res));
+                self.slots.complete(i, i64::from(res));
             }
         }
-        self.core.count();
+        self.slots.count();
         any
     }
 
@@ -349,18 +349,18 @@ impl<R: RawRing> UringQueue<R> {
 
     /// Takes over the buffer that the kernel has chosen for a read, if it was to, and has.
     fn chosen(&mut self, i: u32, flags: u32) {
-        if !self.core.was_choosing(i) {
+        if !self.slots.was_choosing(i) {
             return;
         }
-        if let Some((pools, pool)) = self.pools.as_mut().zip(self.core.pool(i))
+        if let Some((pools, pool)) = self.pools.as_mut().zip(self.slots.pool(i))
             && let Some(buf) = pools.chosen(&self.ring, &pool, flags)
         {
-            self.core.chosen(i, buf);
+            self.slots.chosen(i, buf);
         }
     }
 
     fn drain(&mut self) -> Result<()> {
-        while self.core.running() > 0 {
+        while self.slots.running() > 0 {
             if !self.reap() {
                 self.enter(1, 0)?;
             }
@@ -409,18 +409,18 @@ fn sqe(r: &Request) -> Sqe {
 }
 
 impl<R: RawRing> SlotQueue for UringQueue<R> {
-    fn core(&self) -> &Core {
-        &self.core
+    fn slots(&self) -> &SlotTable {
+        &self.slots
     }
 
-    fn core_mut(&mut self) -> &mut Core {
-        &mut self.core
+    fn slots_mut(&mut self) -> &mut SlotTable {
+        &mut self.slots
     }
 
     fn submit(&mut self) -> Result<()> {
         self.build();
         // A polling thread may be behind: then there is no space for what is pending until it has gone on.
-        while self.ring.queued() > 0 || self.core.has_pending() {
+        while self.ring.queued() > 0 || self.slots.has_pending() {
             self.enter(0, 0)?;
             self.build();
         }
@@ -432,11 +432,11 @@ impl<R: RawRing> SlotQueue for UringQueue<R> {
         let mut over = false;
         loop {
             self.build();
-            let missing = min.min(self.core.in_flight()).saturating_sub(self.core.ready());
-            let missing = missing.min(self.core.running()) as u32;
-            if missing == 0 && self.ring.queued() == 0 && !self.core.has_pending() {
-                if min > 0 && self.core.starving() {
-                    self.core.await_buffer();
+            let missing = min.min(self.slots.in_flight()).saturating_sub(self.slots.ready());
+            let missing = missing.min(self.slots.running()) as u32;
+            if missing == 0 && self.ring.queued() == 0 && !self.slots.has_pending() {
+                if min > 0 && self.slots.starving() {
+                    self.slots.await_buffer();
                     continue;
                 }
                 return Ok(());
@@ -448,9 +448,9 @@ impl<R: RawRing> SlotQueue for UringQueue<R> {
             let group = match missing {
                 0 => 0,
                 n if over => n,
-                n => {
-                    n.max(self.group.saturating_sub(self.core.ready() as u32)).min(self.core.running() as u32)
-                }
+                n => n
+                    .max(self.group.saturating_sub(self.slots.ready() as u32))
+                    .min(self.slots.running() as u32),
             };
             let bound = if group > missing { self.min_wait_us } else { 0 };
             over |= bound > 0;
@@ -460,24 +460,24 @@ impl<R: RawRing> SlotQueue for UringQueue<R> {
 
     fn pop(&mut self) -> Option<Done> {
         self.tend();
-        if self.core.starving() {
+        if self.slots.starving() {
             // An error comes out again, and is reported, at the next submit or wait.
             let _ = self.submit();
         }
-        if self.core.ready() == 0 && self.core.running() > 0 {
+        if self.slots.ready() == 0 && self.slots.running() > 0 {
             self.reap();
-            if self.core.has_due() || self.core.ready() == 0 && self.looks() {
+            if self.slots.has_due() || self.slots.ready() == 0 && self.looks() {
                 self.build();
                 // An error comes out again, and is reported, at the next submit or wait.
                 let _ = self.enter(0, 0);
             }
         }
-        self.core.pop()
+        self.slots.pop()
     }
 
     fn cancel(&mut self, user: u64) -> Result<usize> {
         self.tend();
-        let (ended, asked) = self.core.cancel(user);
+        let (ended, asked) = self.slots.cancel(user);
         for tag in &asked {
             let mut tries = 0;
             loop {
@@ -488,7 +488,7 @@ impl<R: RawRing> SlotQueue for UringQueue<R> {
                 self.put_aux(Sqe { opcode: sys::OP_ASYNC_CANCEL, fd: -1, addr: *tag, ..Sqe::default() });
                 self.enter(0, 0)?;
                 tries += 1;
-                if self.lost == 0 || tries > MAX_REFUSED || self.core.slot_of(*tag).is_none() {
+                if self.lost == 0 || tries > MAX_REFUSED || self.slots.slot_of(*tag).is_none() {
                     break;
                 }
             }
@@ -506,15 +506,15 @@ impl<R: RawRing> Drop for UringQueue<R> {
         if !self.process.is_this() {
             // A child after fork() lets go of its descriptor and mapping; what is in flight and registered is its
             // parent's.
-            self.core.leak();
+            self.slots.leak();
             std::mem::forget((self.files.take(), self.pools.take()));
             return;
         }
-        self.core.stop_lending();
-        self.core.discard_pending();
+        self.slots.stop_lending();
+        self.slots.discard_pending();
         if self.drain().is_err() {
             // The kernel may still write to these buffers: they are never freed.
-            self.core.leak();
+            self.slots.leak();
         }
         // As long as the ring is open.
         if let Some(pools) = self.pools.take() {

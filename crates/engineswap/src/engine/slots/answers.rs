@@ -1,13 +1,13 @@
 //! What the kernel's answer to a request means for its operation: it goes on, starts again, goes another way, or ends.
 
-use super::{Before, Core, MAX_AGAIN, MAX_ORPHANED, NOT_POLLED, State, taken_back};
+use super::{Before, MAX_AGAIN, MAX_ORPHANED, NOT_POLLED, SlotTable, State, taken_back};
 use crate::buf::Buf;
 use crate::engine::exec;
 use crate::kind::OpKind;
 use crate::os::OsFile;
 use crate::{Error, ErrorKind};
 
-impl Core {
+impl SlotTable {
     /// Takes the kernel's answer to a request.
     #[inline]
     pub(crate) fn complete(&mut self, i: u32, res: i64) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Core, MAX_TRANSFER};
+use super::{MAX_TRANSFER, SlotTable};
 use crate::buf::Buf;
 use crate::engine::exec;
 use crate::kind::OpKind;
@@ -62,7 +62,7 @@ pub(crate) enum What {
     },
 }
 
-impl Core {
+impl SlotTable {
     /// What is left of an operation as a request to the kernel; `None` if it is to be done by plain calls: a buffered
     /// write (the kernel would only hand it to a worker, unless that is what is wanted), a direct transfer that is not
     /// aligned, a file of another kind of engine, a wrong argument, a file whose sync has failed.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::requests::What;
-use super::{Core, MAX_AGAIN, Policy};
+use super::{MAX_AGAIN, Policy, SlotTable};
 use crate::buf::{Buf, Piece};
 use crate::kind::{OpKind, Purpose};
 use crate::mem::{AlignedBuf, ReadPool};
@@ -14,33 +14,33 @@ use crate::{Direct, ErrorKind, File, Io, OpenHow};
 const P: Purpose = Purpose(0);
 
 struct Fixture {
-    core: Core,
+    slots: SlotTable,
     file: File,
     _dir: tempfile::TempDir,
 }
 
-/// A core as io_uring has it, and a file of 16 pages, direct if that is wanted and to be had.
+/// Slots as io_uring has them, and a file of 16 pages, direct if that is wanted and to be had.
 fn fixture(direct: bool) -> Fixture {
     let dir = tempfile::tempdir_in(".").or_else(|_| tempfile::tempdir()).unwrap();
     let how = OpenHow::read_write().direct(if direct { Direct::Prefer } else { Direct::No });
     let file = Io::from_uri("posix").unwrap().open(&dir.path().join("f"), &how).unwrap();
     file.write_all_at(&AlignedBuf::zeroed(16 * 4096), 0, P).unwrap();
-    let mut core = Core::new(8, &Arc::new(Stats::new(c"test")));
-    core.set_policy(Policy { workers: true, limits: true, ..Policy::default() });
-    Fixture { core, file, _dir: dir }
+    let mut slots = SlotTable::new(8, &Arc::new(Stats::new(c"test")));
+    slots.set_policy(Policy { workers: true, limits: true, ..Policy::default() });
+    Fixture { slots, file, _dir: dir }
 }
 
 impl Fixture {
     /// A reap of one completion.
     fn complete(&mut self, i: u32, res: i64) {
-        self.core.complete(i, res);
-        self.core.count();
+        self.slots.complete(i, res);
+        self.slots.count();
     }
 
     /// Starts what is pending next, as a request, and says what it asks for: its offset, bytes, and slot.
     fn start(&mut self) -> (u64, u64, u32) {
-        let i = self.core.next_pending().expect("something to start");
-        let r = self.core.request(i).expect("a request, not a plain call");
+        let i = self.slots.next_pending().expect("something to start");
+        let r = self.slots.request(i).expect("a request, not a plain call");
         let bytes = match r.what {
             What::Read { len, .. } | What::Write { len, .. } => len.into(),
             What::ReadV { iov, n } | What::WriteV { iov, n, .. } => {
@@ -50,16 +50,16 @@ impl Fixture {
             }
             what => panic!("{what:?}"),
         };
-        self.core.set_running(i);
+        self.slots.set_running(i);
         (r.offset, bytes, i)
     }
 
     fn push(&mut self, op: Op) {
-        assert!(self.core.push(op).is_ok());
+        assert!(self.slots.push(op).is_ok());
     }
 
     fn end(&mut self) -> Result<u64, ErrorKind> {
-        self.core.pop().expect("a completion").result.map_err(|e| e.kind())
+        self.slots.pop().expect("a completion").result.map_err(|e| e.kind())
     }
 
     fn read(&self, offset: u64, len: u64) -> Op {
@@ -82,13 +82,13 @@ fn a_short_transfer_goes_on_where_it_stopped() {
             let (at, bytes, i) = x.start();
             assert_eq!((at, bytes), (offset, left));
             x.complete(i, answer);
-            assert_eq!((x.core.ready(), x.core.running()), (0, 0));
+            assert_eq!((x.slots.ready(), x.slots.running()), (0, 0));
         }
         let (at, bytes, i) = x.start();
         assert_eq!((at, bytes), (18_191, 1));
         x.complete(i, 1);
         assert_eq!(x.end(), Ok(10_000));
-        assert!(!x.core.has_pending() && x.core.in_flight() == 0);
+        assert!(!x.slots.has_pending() && x.slots.in_flight() == 0);
     }
 }
 
@@ -169,7 +169,7 @@ fn interruptions_are_started_over_and_then_done_by_a_plain_call() {
     x.complete(i, -i64::from(libc::EAGAIN));
     assert_eq!(x.end(), Ok(4096));
     // An answer to a request that is done already is nobody's.
-    assert!(x.core.slot_of(x.core.tag(i)).is_none());
+    assert!(x.slots.slot_of(x.slots.tag(i)).is_none());
     // Everything else is the operation's end.
     x.push(x.read(0, 4096));
     let (_, _, i) = x.start();
@@ -180,27 +180,27 @@ fn interruptions_are_started_over_and_then_done_by_a_plain_call() {
 #[test]
 fn who_finds_no_buffer_waits_for_one() {
     let mut x = fixture(false);
-    x.core.set_policy(Policy { chooses: true, ..Policy::default() });
+    x.slots.set_policy(Policy { chooses: true, ..Policy::default() });
     let pool = ReadPool::new(4096, 1);
     let op = Op::read_from_pool(&x.file, 0, 4096, &pool, P);
     x.push(op);
-    let i = x.core.next_pending().unwrap();
-    assert!(matches!(x.core.request(i).unwrap().what, What::Choose { len: 4096 }));
-    x.core.set_running(i);
+    let i = x.slots.next_pending().unwrap();
+    assert!(matches!(x.slots.request(i).unwrap().what, What::Choose { len: 4096 }));
+    x.slots.set_running(i);
     let held = pool.take().unwrap();
     x.complete(i, -i64::from(libc::ENOBUFS));
-    x.core.feed();
-    assert!(x.core.starving() && !x.core.has_pending() && x.core.in_flight() == 1);
+    x.slots.feed();
+    assert!(x.slots.starving() && !x.slots.has_pending() && x.slots.in_flight() == 1);
     drop(held);
-    x.core.feed();
-    assert_eq!(x.core.next_pending(), Some(i));
+    x.slots.feed();
+    assert_eq!(x.slots.next_pending(), Some(i));
     // The kernel has chosen, and read a part: the rest goes into the same buffer.
-    x.core.set_running(i);
-    x.core.chosen(i, pool.take().unwrap());
+    x.slots.set_running(i);
+    x.slots.chosen(i, pool.take().unwrap());
     x.complete(i, 1000);
     let (at, bytes, i) = x.start();
     assert_eq!((at, bytes), (1000, 3096));
     x.complete(i, 0);
-    let Done { result, buf, .. } = x.core.pop().unwrap();
+    let Done { result, buf, .. } = x.slots.pop().unwrap();
     assert!(result.unwrap() == 1000 && matches!(buf, Buf::Pooled(_)));
 }

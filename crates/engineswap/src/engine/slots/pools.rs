@@ -1,12 +1,12 @@
 //! Reads that choose their buffers from pools: who has one, and who waits for one.
 
-use super::{Core, State};
+use super::{SlotTable, State};
 use crate::buf::Buf;
 use crate::engine::exec;
 use crate::kind::OpKind;
 use crate::mem::{PoolBuf, ReadPool};
 
-impl Core {
+impl SlotTable {
     /// The pool that a buffer for this read is still to be chosen from.
     pub(crate) fn pool(&self, i: u32) -> Option<ReadPool> {
         let s = &self.slots[i as usize];

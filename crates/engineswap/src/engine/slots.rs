@@ -1,12 +1,12 @@
 //! What the queues of all engines share: slots with a generation, the order of chains, continuation of short
 //! transfers, and completions waiting to be taken.
 //!
-//! An operation lives in its slot from [`Core::push`] until it is finished, so its buffer and its file stay
+//! An operation lives in its slot from [`SlotTable::push`] until it is finished, so its buffer and its file stay
 //! alive as long as the kernel or a worker may touch them. A slot's generation is part of the tag that goes out
 //! with a request; a completion with another generation is stale and is ignored.
 //!
 //! A chained operation waits in its slot until the one before it has fully succeeded. An engine may hand it to
-//! the kernel early, linked; the core then sorts out what a broken link means.
+//! the kernel early, linked; the table then sorts out what a broken link means.
 
 mod answers;
 mod pools;
@@ -27,7 +27,7 @@ use crate::kind::OpKind;
 use crate::op::{Done, Op};
 use crate::os::OsFile;
 use crate::probes::{self, Event};
-use crate::stats::{OpClass, Stats, Tally};
+use crate::stats::{Counter, OpClass, Stats, Tally};
 use crate::{Error, ErrorKind, Result};
 
 /// The most that one read or write call transfers on Linux, and a multiple of every alignment.
@@ -120,7 +120,7 @@ pub(crate) struct Policy {
     pub(crate) simulated: bool,
 }
 
-pub(crate) struct Core {
+pub(crate) struct SlotTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
     pending: VecDeque<u32>,
@@ -139,7 +139,7 @@ pub(crate) struct Core {
     now: u64,
     policy: Policy,
     stats: Arc<Stats>,
-    /// What has ended since [`Core::count`].
+    /// What has ended since [`SlotTable::count`].
     tally: Tally,
 }
 
@@ -210,8 +210,8 @@ pub(crate) fn is_full(op: &Op, result: &Result<u64>) -> bool {
     }
 }
 
-impl Core {
-    pub(crate) fn new(depth: u32, stats: &Arc<Stats>) -> Core {
+impl SlotTable {
+    pub(crate) fn new(depth: u32, stats: &Arc<Stats>) -> SlotTable {
         let depth = depth.max(1);
         let slot = |_| Slot {
             generation: 0,
@@ -232,7 +232,7 @@ impl Core {
             pooled: false,
             choosing: false,
         };
-        Core {
+        SlotTable {
             slots: (0..depth).map(slot).collect(),
             free: (0..depth).rev().collect(),
             pending: VecDeque::with_capacity(depth as usize),
@@ -328,7 +328,7 @@ impl Core {
     /// Never frees the buffers of what is in flight: the kernel may still write to them, or they are in flight in the
     /// parent of this process.
     pub(crate) fn leak(&mut self) {
-        let empty = Core::new(1, &self.stats);
+        let empty = SlotTable::new(1, &self.stats);
         std::mem::forget(std::mem::replace(self, empty));
     }
 
@@ -428,7 +428,7 @@ impl Core {
     }
 
     /// The next operation to start. If it is to have a buffer of a pool, it has one, unless the engine may let the
-    /// kernel choose: then that is the engine's to do, or [`Core::choose`].
+    /// kernel choose: then that is the engine's to do, or [`SlotTable::choose`].
     pub(crate) fn next_pending(&mut self) -> Option<u32> {
         loop {
             let i = self.pending.pop_front()?;
@@ -497,7 +497,7 @@ impl Core {
     fn set_stopped(&mut self) {
         self.running -= 1;
         if self.running == 0 {
-            self.stats.queue_busy(self.now.saturating_sub(self.busy_since));
+            self.stats.add(Counter::QueueBusyNanos, self.now.saturating_sub(self.busy_since));
         }
     }
 
@@ -523,7 +523,7 @@ impl Core {
         }
         if self.policy.lends {
             if let Some(op) = self.lend(i) {
-                self.stats.inline();
+                self.stats.add(Counter::Inline, 1);
                 self.plain.push_back((i, op));
                 self.lent += 1;
             }
@@ -531,7 +531,7 @@ impl Core {
         }
         let s = &mut self.slots[i as usize];
         if s.op.is_some() {
-            self.stats.inline();
+            self.stats.add(Counter::Inline, 1);
             s.plain = true;
             s.fire_submit();
             let Some(op) = s.op.as_mut() else { return };
@@ -540,7 +540,7 @@ impl Core {
         }
     }
 
-    /// Takes the operation out for a worker, which brings it back through [`Core::bring_back`].
+    /// Takes the operation out for a worker, which brings it back through [`SlotTable::bring_back`].
     pub(crate) fn lend(&mut self, i: u32) -> Option<Op> {
         self.slots[i as usize].plain = true;
         self.set_running(i);
@@ -675,13 +675,13 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+impl Drop for SlotTable {
     fn drop(&mut self) {
         debug_assert!(self.tally.is_empty(), "completions were taken and not counted");
     }
 }
 
-impl Lends for Core {
+impl Lends for SlotTable {
     fn plain(&mut self) -> Option<(u32, Op)> {
         self.plain.pop_front()
     }
@@ -692,7 +692,7 @@ impl Lends for Core {
 
     fn bring_back(&mut self, number: u32, op: Op, result: Result<u64>) {
         self.tick();
-        Core::bring_back(self, number, op, result);
+        SlotTable::bring_back(self, number, op, result);
         self.count();
     }
 }
