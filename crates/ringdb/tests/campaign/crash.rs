@@ -35,7 +35,7 @@ pub fn record(job: &Job, shape: &Shape, script: &Script) -> Result<Lab, String> 
 /// Cuts in each operation, with `job.outcomes` outcomes each. `only`: this operation and outcome alone.
 pub fn crash(job: &Job, progress: &mut Progress, only: Option<(usize, u64)>) {
     let shape = job.shape();
-    let script = Script::new(shape.steps(job.seed, job.durability), job.durability);
+    let script = Script::new(shape, shape.steps(job.seed, job.durability), job.durability);
     let mut recorded = None;
     let what = || format!("{} steps without a fault", script.steps.len());
     progress.case("history", what, &Disk::new(0), || {

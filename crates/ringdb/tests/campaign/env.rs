@@ -11,7 +11,7 @@ use ringdb::{Env, Join};
 /// What a thread does for the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It runs the history, or checks.
+    /// It runs the history, or checks; or does what one of these waits for, by a future.
     History,
     /// It prepares log segments.
     Log,
@@ -56,7 +56,11 @@ impl Env for SimEnv {
     }
 
     fn spawn(&self, name: &str, _: bool, f: Box<dyn FnOnce() + Send>) -> std::io::Result<Join> {
-        let class = if name == "ringdb-log" { Class::Log } else { Class::Work };
+        let class = match name {
+            "ringdb-log" => Class::Log,
+            "ringdb-commit" | "ringdb-reactor" => Class::History,
+            _ => Class::Work,
+        };
         let (done, wait) = channel::<()>();
         let mut job = Some(Job { class, f, _done: done });
         while let Some(worker) = IDLE.lock().unwrap().pop() {

@@ -124,7 +124,7 @@ fn script(job: &Job) -> Script {
         }
         steps.push(step);
     }
-    Script::new(steps, job.durability)
+    Script::new(job.shape(), steps, job.durability)
 }
 
 /// Runs a life without faults; returns the disk that it leaves and what holds then.

@@ -13,6 +13,8 @@ pub enum Step {
         durability: Durability,
     },
     Flush,
+    /// Makes everything durable that was written.
+    Sync,
     /// Compacts the default keyspace, or the named one.
     Compact(Option<usize>),
     Checkpoint,
@@ -40,12 +42,15 @@ pub struct Shape {
     pub what: &'static str,
     steps: usize,
     keys: u64,
-    /// Of 1000 steps: flush, compact, checkpoint, keyspaces made or dropped, reopened.
+    /// Whether it is called by futures.
+    pub futures: bool,
+    /// Of 1000 steps: flush, compact, checkpoint, keyspaces made or dropped, reopened, sync.
     flush: u64,
     compact: u64,
     checkpoint: u64,
     keyspaces: u64,
     reopen: u64,
+    sync: u64,
     /// Bytes of most values, and of a few.
     small: u64,
     large: u64,
@@ -62,11 +67,13 @@ const PLAIN: Shape = Shape {
     what: "",
     steps: 120,
     keys: 60,
+    futures: false,
     flush: 20,
     compact: 10,
     checkpoint: 4,
     keyspaces: 10,
     reopen: 10,
+    sync: 0,
     small: 400,
     large: 6000,
     unlogged: 6,
@@ -76,7 +83,7 @@ const PLAIN: Shape = Shape {
 };
 
 /// All histories.
-pub const SHAPES: [Shape; 9] = [
+pub const SHAPES: [Shape; 10] = [
     Shape {
         name: "fill",
         what: "writes of all sizes; memtables fill up and are flushed by themselves",
@@ -150,6 +157,16 @@ pub const SHAPES: [Shape; 9] = [
         manifest_bytes: 2 << 10,
         ..PLAIN
     },
+    Shape {
+        name: "futures",
+        what: "writes, syncs and reads by futures; many writes that are not logged",
+        futures: true,
+        sync: 90,
+        unlogged: 25,
+        reopen: 30,
+        small: 1500,
+        ..PLAIN
+    },
 ];
 
 /// Keyspaces that a history may use besides the default one.
@@ -167,7 +184,7 @@ impl Shape {
         let mut steps = Vec::new();
         while steps.len() < self.steps {
             let x = rng.below(1000);
-            let ends = [self.flush, self.compact, self.checkpoint, self.keyspaces, self.reopen];
+            let ends = [self.flush, self.compact, self.checkpoint, self.keyspaces, self.reopen, self.sync];
             let mut end = 0;
             let choice = ends.iter().position(|w| {
                 end += w;
@@ -189,7 +206,8 @@ impl Shape {
                     live[ks] = !live[ks];
                     if live[ks] { Step::CreateKeyspace(ks) } else { Step::DropKeyspace(ks) }
                 }
-                Some(_) => Step::Reopen { close: rng.chance(3) },
+                Some(4) => Step::Reopen { close: rng.chance(3) },
+                Some(_) => Step::Sync,
                 None => self.write(&mut rng, &live, durability),
             });
         }

@@ -9,6 +9,8 @@
 mod crash;
 mod crowd;
 mod env;
+#[path = "../support/executor.rs"]
+mod executor;
 mod faults;
 mod history;
 mod job;

@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringdb::{Db, Durability};
+use ringdb::{Db, Durability, Value};
 
-use crate::history::{KEYSPACES, Set, Step};
+use crate::executor::{block_on, join_all};
+use crate::history::{KEYSPACES, Set, Shape, Step};
 
 /// What is noted among the events of a disk.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub enum Note {
 pub struct Script {
     pub steps: Vec<Step>,
     pub durability: Durability,
+    /// Whether the store is called by futures.
+    pub futures: bool,
     /// Of each step: the number of the newest write up to and with it, and which life of each keyspace it meets
     /// (0: there is none), after it.
     meaning: Vec<(u32, [u32; KEYSPACES])>,
@@ -36,7 +39,7 @@ pub struct Script {
 }
 
 impl Script {
-    pub fn new(steps: Vec<Step>, durability: Durability) -> Script {
+    pub fn new(shape: &Shape, steps: Vec<Step>, durability: Durability) -> Script {
         let (mut number, mut lives, mut made) = (0, [0; KEYSPACES], 0);
         let (mut meaning, mut writes) = (Vec::new(), Vec::new());
         for (i, step) in steps.iter().enumerate() {
@@ -54,7 +57,7 @@ impl Script {
             }
             meaning.push((number, lives));
         }
-        Script { steps, durability, meaning, writes }
+        Script { steps, durability, futures: shape.futures, meaning, writes }
     }
 
     /// The number of the newest write up to and with a step.
@@ -164,9 +167,11 @@ impl Facts {
                             self.durable = number;
                         }
                     }
-                    Step::Flush | Step::Compact(_) | Step::Checkpoint | Step::Reopen { close: true } => {
-                        self.flushed(script)
-                    }
+                    Step::Flush
+                    | Step::Sync
+                    | Step::Compact(_)
+                    | Step::Checkpoint
+                    | Step::Reopen { close: true } => self.flushed(script),
                     // Recovery makes durable whatever it finds.
                     Step::Reopen { close: false } => self.durable = self.acknowledged,
                     Step::CreateKeyspace(_) | Step::DropKeyspace(_) => {}
@@ -342,13 +347,29 @@ pub fn check(db: &Db, script: &Script, facts: &Facts) -> Result<Kept, String> {
         return Err(format!("{left} of {} keys are missing after writes {n} and {u}", content.len()));
     }
     // Point reads take another way than scans.
-    for id in (0..200).step_by(17) {
-        let found = db.get(key(id)).map_err(|e| format!("get: {e}"))?;
-        if found.map(|v| v.len()) != content.get(&(DEFAULT, id)).map(|c| c.1) {
+    let ids: Vec<u32> = (0..200).step_by(17).collect();
+    for (id, found) in ids.iter().zip(point_reads(db, script.futures, &ids)?) {
+        if found.map(|v| v.len()) != content.get(&(DEFAULT, *id)).map(|c| c.1) {
             return Err(format!("a get of key {id} differs from the scan"));
         }
     }
     Ok(kept)
+}
+
+fn point_reads(db: &Db, futures: bool, ids: &[u32]) -> Result<Vec<Option<Value>>, String> {
+    let one_by_one: ringdb::Result<Vec<_>> = match futures {
+        false => ids.iter().map(|id| db.get(key(*id))).collect(),
+        true => join_all(ids.iter().map(|id| db.get_async(key(*id)))).into_iter().collect(),
+    };
+    let found = one_by_one.map_err(|e| format!("get: {e}"))?;
+    if futures {
+        let keys: Vec<String> = ids.iter().map(|id| key(*id)).collect();
+        let together = block_on(db.multi_get_async(&keys)).map_err(|e| format!("multi_get_async: {e}"))?;
+        if found != together {
+            return Err("a multi_get_async differs from get_async".into());
+        }
+    }
+    Ok(found)
 }
 
 /// What the checkpoint of a step must hold: everything before it.

@@ -47,10 +47,8 @@ fn jobs(mutation: Mutation) -> Vec<Job> {
         | Mutation::CurrentBeforeManifest
         | Mutation::SkipCurrentSync
         | Mutation::MarkEarly => &["crash:manifest:process:1"],
-        // Only tasks sync, and write by futures.
-        Mutation::SyncNothing | Mutation::ResolveBeforeSync => {
-            &["crowd:tasks:process:1", "crowd:tasks:process:2", "crowd:tasks:process:3"]
-        }
+        Mutation::SyncNothing => &["crash:futures:process:1", "crowd:tasks:process:1"],
+        Mutation::ResolveBeforeSync => &["crash:futures:process:1", "crowd:tasks:process:1"],
         Mutation::VouchEarly => &["crash:recycle:process:1", "crash:recycle:sync:1"],
     };
     let rest = ["crash", "faults"].into_iter().flat_map(|mode| {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ringdb::{Db, Durability, Error, Keyspace, Options, WriteBatch, WriteOptions};
 
 use crate::env::SimEnv;
+use crate::executor::block_on;
 use crate::history::{KEYSPACES, Shape, Step};
 use crate::lab::{Lab, Turn};
 use crate::model::{Note, Script, checkpoint_dir, key, keyspace_name, value};
@@ -113,8 +114,8 @@ impl<'a> Run<'a> {
         }
         match &self.script.steps[i] {
             Step::Write { durability, .. } => {
-                let batch = self.batch(i);
-                self.db().write(batch, &WriteOptions::default().durability(*durability))
+                let options = WriteOptions::default().durability(*durability);
+                self.write(i, self.batch(i), options)
             }
             Step::CreateKeyspace(k) => {
                 self.keyspaces[*k] = Some(self.db().keyspace(&keyspace_name(*k))?);
@@ -128,6 +129,17 @@ impl<'a> Run<'a> {
             Step::Flush => {
                 self.lab.give_turn(Turn::All);
                 self.db().flush()
+            }
+            Step::Sync => {
+                // What was not logged is flushed.
+                self.lab.give_turn(Turn::All);
+                let options = WriteOptions::default().durability(Durability::Sync);
+                match (self.shape.futures, i % 2) {
+                    (true, 0) => block_on(self.db().sync_async()),
+                    (true, _) => block_on(self.db().write_async(WriteBatch::new(), &options)),
+                    (false, 0) => self.db().sync(),
+                    (false, _) => self.db().write(WriteBatch::new(), &options),
+                }
             }
             Step::Compact(k) => {
                 self.lab.give_turn(Turn::All);
@@ -157,6 +169,15 @@ impl<'a> Run<'a> {
                 }
                 self.open()
             }
+        }
+    }
+
+    /// A write of step `i`: by a call, a future or a future with a deadline that does not pass.
+    fn write(&self, i: usize, batch: WriteBatch, options: WriteOptions) -> Result<(), Error> {
+        match (self.shape.futures, i % 4) {
+            (false, _) | (true, 0) => self.db().write(batch, &options),
+            (true, 1) => self.db().write(batch, &options.with_deadline(Duration::MAX)),
+            (true, _) => block_on(self.db().write_async(batch, &options)),
         }
     }
 
