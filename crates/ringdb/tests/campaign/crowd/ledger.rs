@@ -91,9 +91,15 @@ pub struct Ack {
 struct Synced {
     /// What it has made durable, of all that was acknowledged.
     covers: Found,
-    /// Acknowledgements by its end, and operations of the disk.
-    acks: usize,
+    /// Operations of the disk by its end.
     at: u64,
+}
+
+/// So many acknowledgements and syncs.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    acks: usize,
+    syncs: usize,
 }
 
 /// All writes of a life.
@@ -101,8 +107,8 @@ struct Synced {
 pub struct Ledger {
     pub acks: Vec<Ack>,
     syncs: Vec<Synced>,
-    /// Of each writer, for each of its writes: how many acknowledgements there were when it began.
-    pub begun: [Vec<usize>; WRITERS],
+    /// Of each writer, for each of its writes: what had succeeded when it began.
+    begun: [Vec<Before>; WRITERS],
     /// What was refused, or never begun: it is nowhere.
     pub refused: Found,
 }
@@ -116,7 +122,7 @@ impl Ledger {
     /// Write `n` of a writer begins.
     pub fn begin(&mut self, writer: usize, n: u64) {
         assert_eq!(n, self.begun[writer].len() as u64 + 1);
-        self.begun[writer].push(self.acks.len());
+        self.begun[writer].push(Before { acks: self.acks.len(), syncs: self.syncs.len() });
     }
 
     pub fn begun(&self) -> Found {
@@ -125,15 +131,15 @@ impl Ledger {
 
     /// A sync that began when this had to be covered has succeeded.
     pub fn synced(&mut self, covers: Found, at: u64) {
-        self.syncs.push(Synced { covers, acks: self.acks.len(), at });
+        self.syncs.push(Synced { covers, at });
     }
 
-    /// What must be there of a store that holds something that began after so many acknowledgements: logged writes keep
-    /// their order; others are held only from the sync that followed them on.
-    fn needed(&self, acks: usize, liar: bool) -> Found {
-        let mut needed = all(self.acks[..acks].iter().filter(|a| a.logged));
+    /// What must be there of a store that holds something that began after all this: logged writes keep their order;
+    /// others are held only from the sync that followed them on.
+    fn needed(&self, before: Before, liar: bool) -> Found {
+        let mut needed = all(self.acks[..before.acks].iter().filter(|a| a.logged));
         let acknowledged = all(&self.acks);
-        for s in self.syncs.iter().filter(|s| s.acks <= acks && !liar) {
+        for s in self.syncs[..before.syncs].iter().filter(|_| !liar) {
             add(&mut needed, s.covers, acknowledged);
         }
         needed

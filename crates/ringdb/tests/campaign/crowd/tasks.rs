@@ -106,6 +106,7 @@ impl Writer<'_> {
     /// Several writes and how they end; false if there can be no more. So many are left for later.
     fn burst(&mut self, last: u64) -> Result<bool, String> {
         let most = self.life.rounds - last - 1 - self.n;
+        let before = self.failures;
         let unlogged = self.rng.chance(6).then_some(Durability::None);
         let mut waiting = Vec::new();
         for _ in 0..(1 + self.rng.below(BURST)).min(most) {
@@ -132,11 +133,11 @@ impl Writer<'_> {
         if unlogged.is_some() || self.rng.chance(6) {
             self.sync()?;
         }
-        if self.failures >= MENDED_AFTER {
-            mend(&self.life.disk);
-        }
-        if self.failures > 0 {
-            self.life.env.sleep(Duration::from_millis(20 * self.failures));
+        if self.failures > before {
+            if self.failures >= MENDED_AFTER {
+                mend(&self.life.disk);
+            }
+            self.life.env.sleep(Duration::from_millis(20));
         }
         let stats = self.db.stats();
         Ok(stats.stopped.is_none() && stats.damaged_tables.is_empty())
