@@ -1,11 +1,11 @@
 //! One JSON object a line. Bytes that are UTF-8 are strings under `key` and `value`; others are under
 //! `key_base64` and `value_base64` (or `key_hex`, `value_hex`).
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Next, RecordReader, RecordWriter, read_line};
+use super::Next;
 use crate::coding::Coding;
 
 #[derive(Deserialize)]
@@ -40,38 +40,14 @@ fn field(
     }
 }
 
-/// Reads records. With a coding, the plain `key` and `value` are in that coding.
-pub struct Reader {
-    input: Box<dyn BufRead>,
-    coding: Coding,
-    buf: Vec<u8>,
-    line: u64,
-}
-
-impl Reader {
-    /// Reads from `input`.
-    pub fn new(input: Box<dyn BufRead>, coding: Coding) -> Reader {
-        Reader { input, coding, buf: Vec::new(), line: 0 }
-    }
-}
-
-impl RecordReader for Reader {
-    fn next(&mut self) -> io::Result<Next> {
-        if !read_line(&mut *self.input, &mut self.buf)? {
-            return Ok(Next::End);
+/// The record in a line. With a coding, the plain `key` and `value` are in that coding.
+pub fn parse(line: u64, coding: Coding, bytes: &[u8]) -> Next {
+    match serde_json::from_slice::<Line>(bytes) {
+        Ok(l) => {
+            let value = field("value", coding, l.value, l.value_base64, l.value_hex);
+            Next::of(line, field("key", coding, l.key, l.key_base64, l.key_hex), value)
         }
-        self.line += 1;
-        let line = self.line;
-        let l: Line = match serde_json::from_slice(&self.buf) {
-            Ok(l) => l,
-            Err(e) => return Ok(Next::Bad { line, why: format!("not such an object: {e}") }),
-        };
-        let key = field("key", self.coding, l.key, l.key_base64, l.key_hex);
-        let value = field("value", self.coding, l.value, l.value_base64, l.value_hex);
-        Ok(match (key, value) {
-            (Ok(key), Ok(value)) => Next::Record { line, key, value },
-            (Err(why), _) | (_, Err(why)) => Next::Bad { line, why },
-        })
+        Err(e) => Next::Bad { line, why: format!("not such an object: {e}") },
     }
 }
 
@@ -114,27 +90,9 @@ pub fn write_pair(out: &mut dyn Write, coding: Coding, key: &[u8], value: Option
     out.write_all(b"\n")
 }
 
-/// Writes records.
-pub struct Writer<W> {
-    output: W,
-    coding: Coding,
-}
-
-impl<W: Write> Writer<W> {
-    /// Writes to `output`.
-    pub fn new(output: W, coding: Coding) -> Writer<W> {
-        Writer { output, coding }
-    }
-}
-
-impl<W: Write> RecordWriter for Writer<W> {
-    fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        write_pair(&mut self.output, self.coding, key, Some(value))
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        self.output.flush()
-    }
+/// Appends a record and a line end.
+pub fn write(out: &mut Vec<u8>, coding: Coding, key: &[u8], value: &[u8]) -> io::Result<()> {
+    write_pair(out, coding, key, Some(value))
 }
 
 #[cfg(test)]
@@ -152,8 +110,7 @@ mod tests {
             ("{\"key\":\"a\",\"value\":\"b\",\"c\":1}", "unknown field"),
             ("", "not such an object"),
         ] {
-            let mut r = Reader::new(Box::new(io::Cursor::new(format!("{text}\n"))), Coding::Text);
-            match r.next().unwrap() {
+            match parse(1, Coding::Text, text.as_bytes()) {
                 Next::Bad { line: 1, why: w } => assert!(w.contains(why), "{text}: {w}"),
                 other => panic!("{text}: {other:?}"),
             }

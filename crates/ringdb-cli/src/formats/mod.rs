@@ -46,9 +46,9 @@ pub fn reader(
 ) -> Result<Box<dyn RecordReader>, String> {
     let coding = args.coding.coding();
     Ok(match format {
-        Format::Tsv => Box::new(tsv::Reader::new(input, coding)),
+        Format::Tsv => Box::new(LineReader::new(input, coding, tsv::parse)),
         Format::Csv => Box::new(csv::Reader::new(input, coding, &args.key_column, &args.value_column)?),
-        Format::Jsonl => Box::new(jsonl::Reader::new(input, coding)),
+        Format::Jsonl => Box::new(LineReader::new(input, coding, jsonl::parse)),
     })
 }
 
@@ -60,9 +60,9 @@ pub fn writer<'a>(
 ) -> io::Result<Box<dyn RecordWriter + 'a>> {
     let coding = args.coding.coding();
     Ok(match format {
-        Format::Tsv => Box::new(tsv::Writer::new(output, coding)),
+        Format::Tsv => Box::new(LineWriter { output, coding, buf: Vec::new(), write: tsv::write }),
         Format::Csv => Box::new(csv::Writer::new(output, coding, &args.key_column, &args.value_column)?),
-        Format::Jsonl => Box::new(jsonl::Writer::new(output, coding)),
+        Format::Jsonl => Box::new(LineWriter { output, coding, buf: Vec::new(), write: jsonl::write }),
     })
 }
 
@@ -76,27 +76,69 @@ pub fn by_extension(path: &std::path::Path) -> Option<Format> {
     }
 }
 
-fn decode_fields(line: u64, coding: Coding, key: &[u8], value: &[u8]) -> Next {
-    match (coding.decode(key), coding.decode(value)) {
-        (Ok(key), Ok(value)) => Next::Record { line, key, value },
-        (Err(e), _) => Next::Bad { line, why: format!("the key is {e}") },
-        (_, Err(e)) => Next::Bad { line, why: format!("the value is {e}") },
+impl Next {
+    /// A record of fields that are good, or what is wrong with one.
+    fn of(line: u64, key: Result<Vec<u8>, String>, value: Result<Vec<u8>, String>) -> Next {
+        match (key, value) {
+            (Ok(key), Ok(value)) => Next::Record { line, key, value },
+            (Err(why), _) | (_, Err(why)) => Next::Bad { line, why },
+        }
     }
 }
 
-/// A line without its end, or `None` at the end of the input.
-fn read_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
-    line.clear();
-    if input.read_until(b'\n', line)? == 0 {
-        return Ok(false);
+fn decode_fields(line: u64, coding: Coding, key: &[u8], value: &[u8]) -> Next {
+    let decode = |name, bytes| coding.decode(bytes).map_err(|e| format!("the {name} is {e}"));
+    Next::of(line, decode("key", key), decode("value", value))
+}
+
+/// Reads formats with a record a line.
+struct LineReader {
+    input: Box<dyn BufRead>,
+    coding: Coding,
+    buf: Vec<u8>,
+    line: u64,
+    parse: fn(u64, Coding, &[u8]) -> Next,
+}
+
+impl LineReader {
+    fn new(input: Box<dyn BufRead>, coding: Coding, parse: fn(u64, Coding, &[u8]) -> Next) -> LineReader {
+        LineReader { input, coding, buf: Vec::new(), line: 0, parse }
     }
-    if line.last() == Some(&b'\n') {
-        line.pop();
-        if line.last() == Some(&b'\r') {
-            line.pop();
+}
+
+impl RecordReader for LineReader {
+    fn next(&mut self) -> io::Result<Next> {
+        self.buf.clear();
+        if self.input.read_until(b'\n', &mut self.buf)? == 0 {
+            return Ok(Next::End);
         }
+        self.line += 1;
+        let line = self.buf.strip_suffix(b"\n").map_or(&*self.buf, |l| l.strip_suffix(b"\r").unwrap_or(l));
+        Ok((self.parse)(self.line, self.coding, line))
     }
-    Ok(true)
+}
+
+/// Appends a record and a line end.
+type WriteLine = fn(&mut Vec<u8>, Coding, &[u8], &[u8]) -> io::Result<()>;
+
+/// Writes formats with a record a line.
+struct LineWriter<W> {
+    output: W,
+    coding: Coding,
+    buf: Vec<u8>,
+    write: WriteLine,
+}
+
+impl<W: Write> RecordWriter for LineWriter<W> {
+    fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.buf.clear();
+        (self.write)(&mut self.buf, self.coding, key, value)?;
+        self.output.write_all(&self.buf)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
 }
 
 #[cfg(test)]

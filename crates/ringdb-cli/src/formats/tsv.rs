@@ -1,9 +1,9 @@
 //! Key, TAB, value, a line each. In text coding `\t`, `\n`, `\r` and `\\` stand for the bytes that would
 //! otherwise end a field or start an escape; every other byte stands for itself.
 
-use std::io::{self, BufRead, Write};
+use std::io;
 
-use super::{Next, RecordReader, RecordWriter, decode_fields, read_line};
+use super::{Next, decode_fields};
 use crate::coding::Coding;
 
 /// Appends the escaped form of `bytes`.
@@ -41,93 +41,41 @@ fn unescape(field: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Reads records.
-pub struct Reader {
-    input: Box<dyn BufRead>,
-    coding: Coding,
-    buf: Vec<u8>,
-    line: u64,
-}
-
-impl Reader {
-    /// Reads from `input`.
-    pub fn new(input: Box<dyn BufRead>, coding: Coding) -> Reader {
-        Reader { input, coding, buf: Vec::new(), line: 0 }
+/// The record in a line.
+pub fn parse(line: u64, coding: Coding, bytes: &[u8]) -> Next {
+    let mut fields = bytes.split(|b| *b == b'\t');
+    let (key, value) = match (fields.next(), fields.next(), fields.next()) {
+        (Some(k), Some(v), None) => (k, v),
+        (_, None, _) => return Next::Bad { line, why: "no TAB between key and value".into() },
+        _ => return Next::Bad { line, why: "more than one TAB; write \\t for a TAB within a field".into() },
+    };
+    match coding {
+        Coding::Text => Next::of(line, unescape(key), unescape(value)),
+        _ => decode_fields(line, coding, key, value),
     }
 }
 
-impl RecordReader for Reader {
-    fn next(&mut self) -> io::Result<Next> {
-        if !read_line(&mut *self.input, &mut self.buf)? {
-            return Ok(Next::End);
+/// Appends a record and a line end.
+pub fn write(out: &mut Vec<u8>, coding: Coding, key: &[u8], value: &[u8]) -> io::Result<()> {
+    for (field, end) in [(key, b'\t'), (value, b'\n')] {
+        match coding {
+            Coding::Text => escape_into(field, out),
+            c => c.encode_into(field, out),
         }
-        self.line += 1;
-        let line = self.line;
-        let mut fields = self.buf.split(|b| *b == b'\t');
-        let (key, value) = match (fields.next(), fields.next(), fields.next()) {
-            (Some(k), Some(v), None) => (k, v),
-            (_, None, _) => return Ok(Next::Bad { line, why: "no TAB between key and value".into() }),
-            _ => {
-                let why = "more than one TAB; write \\t for a TAB within a field".into();
-                return Ok(Next::Bad { line, why });
-            }
-        };
-        if self.coding != Coding::Text {
-            return Ok(decode_fields(line, self.coding, key, value));
-        }
-        Ok(match (unescape(key), unescape(value)) {
-            (Ok(key), Ok(value)) => Next::Record { line, key, value },
-            (Err(why), _) | (_, Err(why)) => Next::Bad { line, why },
-        })
+        out.push(end);
     }
-}
-
-/// Writes records.
-pub struct Writer<W> {
-    output: W,
-    coding: Coding,
-    buf: Vec<u8>,
-}
-
-impl<W: Write> Writer<W> {
-    /// Writes to `output`.
-    pub fn new(output: W, coding: Coding) -> Writer<W> {
-        Writer { output, coding, buf: Vec::new() }
-    }
-}
-
-impl<W: Write> RecordWriter for Writer<W> {
-    fn write(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        self.buf.clear();
-        let field = |bytes, buf: &mut Vec<u8>| match self.coding {
-            Coding::Text => escape_into(bytes, buf),
-            c => c.encode_into(bytes, buf),
-        };
-        field(key, &mut self.buf);
-        self.buf.push(b'\t');
-        field(value, &mut self.buf);
-        self.buf.push(b'\n');
-        self.output.write_all(&self.buf)
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        self.output.flush()
-    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{LineReader, RecordReader};
     use super::*;
 
     fn read(text: &'static [u8]) -> Vec<Next> {
-        let mut r = Reader::new(Box::new(text), Coding::Text);
-        let mut all = Vec::new();
-        loop {
-            match r.next().unwrap() {
-                Next::End => return all,
-                n => all.push(n),
-            }
-        }
+        let mut r = LineReader::new(Box::new(text), Coding::Text, parse);
+        let all = std::iter::from_fn(|| Some(r.next().unwrap()).filter(|n| *n != Next::End));
+        all.collect()
     }
 
     fn record(line: u64, key: &[u8], value: &[u8]) -> Next {
