@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use engineswap::engine::{Engine, Lends, RawFile, RawMap, RawQueue};
+use engineswap::engine::{Engine, RawFile, RawMap, RawQueue};
 use engineswap::{
     Alignment, Buf, DirEntry, Done, EngineInfo, Error, ErrorKind, File, FileLock, Io, Metadata, Op, OpKind,
     OpenHow, Purpose, Result,
@@ -173,10 +173,6 @@ impl RawQueue for MemoryQueue {
     fn pop(&mut self) -> Option<Done> {
         self.done.pop_front()
     }
-    fn lends(&mut self) -> Option<&mut dyn Lends> {
-        None
-    }
-
     fn in_flight(&self) -> usize {
         self.done.len()
     }

@@ -100,7 +100,9 @@ pub trait RawQueue {
         self.in_flight() > 0
     }
     /// Of a queue that threads share: where it gives out what it does by plain calls, if it does any.
-    fn lends(&mut self) -> Option<&mut dyn Lends>;
+    fn lends(&mut self) -> Option<&mut dyn Lends> {
+        None
+    }
     /// Of a queue that threads share: the way to wait for its completions beside it.
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         None

@@ -121,18 +121,24 @@ fn with_bounce<T>(f: impl FnOnce(&mut AlignedBuf) -> T) -> T {
     out
 }
 
-/// A direct read of any range into any memory.
-pub(super) fn read_bounced(fd: Calls<'_>, buf: &mut [u8], offset: u64, a: Alignment) -> Sys<usize> {
+/// A direct read of any range of `len` bytes; `give` gets them in parts, each with its distance from `offset`.
+fn read_parts(
+    fd: Calls<'_>,
+    len: usize,
+    offset: u64,
+    a: Alignment,
+    mut give: impl FnMut(usize, &[u8]),
+) -> Sys<usize> {
     let unit = a.offset.max(1) as u64;
     with_bounce(|bounce| {
         let mut n = 0;
-        while n < buf.len() {
+        while n < len {
             let at = offset + n as u64;
             let skip = at % unit;
-            let want = ((buf.len() - n) as u64 + skip).next_multiple_of(unit).min(bounce.len() as u64);
+            let want = ((len - n) as u64 + skip).next_multiple_of(unit).min(bounce.len() as u64);
             let got = read_full(fd, &mut bounce[..want as usize], at - skip, a, 0)? as u64;
-            let fresh = (got.saturating_sub(skip) as usize).min(buf.len() - n);
-            buf[n..n + fresh].copy_from_slice(&bounce[skip as usize..][..fresh]);
+            let fresh = (got.saturating_sub(skip) as usize).min(len - n);
+            give(n, &bounce[skip as usize..][..fresh]);
             n += fresh;
             if got < want {
                 break;
@@ -140,6 +146,11 @@ pub(super) fn read_bounced(fd: Calls<'_>, buf: &mut [u8], offset: u64, a: Alignm
         }
         Ok(n)
     })
+}
+
+/// A direct read of any range into any memory.
+pub(super) fn read_bounced(fd: Calls<'_>, buf: &mut [u8], offset: u64, a: Alignment) -> Sys<usize> {
+    read_parts(fd, buf.len(), offset, a, |n, part| buf[n..][..part.len()].copy_from_slice(part))
 }
 
 /// A direct read of any range into vectors of any memory, one after the other.
@@ -153,26 +164,12 @@ pub(super) unsafe fn read_scattered(
     a: Alignment,
 ) -> Sys<usize> {
     let len: usize = iov.iter().map(|v| v.iov_len).sum();
-    let unit = a.offset.max(1) as u64;
-    with_bounce(|bounce| {
-        let (mut n, mut to) = (0, VectorPos::default());
-        while n < len {
-            let at = offset + n as u64;
-            let skip = at % unit;
-            let want = ((len - n) as u64 + skip).next_multiple_of(unit).min(bounce.len() as u64);
-            let got = read_full(fd, &mut bounce[..want as usize], at - skip, a, 0)? as u64;
-            let fresh = (got.saturating_sub(skip) as usize).min(len - n);
-            let from = bounce[skip as usize..][..fresh].as_ptr();
-            to.walk(iov, fresh, |done, place, k| {
-                // SAFETY: `k` bytes inside of the bounce buffer and inside of a vector, which the caller promises.
-                unsafe { std::ptr::copy_nonoverlapping(from.wrapping_add(done), place, k) };
-            });
-            n += fresh;
-            if got < want {
-                break;
-            }
-        }
-        Ok(n)
+    let mut to = VectorPos::default();
+    read_parts(fd, len, offset, a, |_, part| {
+        to.walk(iov, part.len(), |done, place, k| {
+            // SAFETY: `k` bytes inside of the bounce buffer and inside of a vector, which the caller promises.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr().wrapping_add(done), place, k) };
+        });
     })
 }
 

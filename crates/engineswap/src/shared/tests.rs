@@ -388,10 +388,6 @@ impl RawQueue for Gated {
         self.pushed.iter().any(|op| op.user == user)
     }
 
-    fn lends(&mut self) -> Option<&mut dyn Lends> {
-        None
-    }
-
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         Some(self.waiter.clone())
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use ringdb::engineswap::engine::{Engine, Lends, RawQueue};
+use ringdb::engineswap::engine::{Engine, RawQueue};
 use ringdb::engineswap::sim::Disk;
 use ringdb::engineswap::{DirEntry, Done, EngineInfo, File, FileLock, Io, Metadata, Op, OpenHow, Result};
 
@@ -146,10 +146,6 @@ impl RawQueue for PlainQueue {
     fn pop(&mut self) -> Option<Done> {
         self.0.pop()
     }
-    fn lends(&mut self) -> Option<&mut dyn Lends> {
-        None
-    }
-
     fn in_flight(&self) -> usize {
         self.0.in_flight()
     }

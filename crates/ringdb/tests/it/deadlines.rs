@@ -9,7 +9,7 @@ use crate::async_reads::{check, filled, key};
 use crate::executor::{block_on, join_all, poll_once};
 use crate::failing;
 
-use ringdb::engineswap::engine::{Lends, RawQueue, RawWaiter};
+use ringdb::engineswap::engine::{RawQueue, RawWaiter};
 use ringdb::engineswap::{self, Done, Io, Op, Result};
 use ringdb::{
     Db, Durability, Env, Error, ErrorKind, Options, ReadOptions, SystemEnv, WriteBatch, WriteOptions,
@@ -98,9 +98,6 @@ impl RawQueue for Held {
         self.canceled.extend(found.map(|i| self.ops.remove(i)));
         self.device.canceled.fetch_add(usize::from(found.is_some()), SeqCst);
         Ok(usize::from(found.is_some()))
-    }
-    fn lends(&mut self) -> Option<&mut dyn Lends> {
-        None
     }
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         Some(self.device.clone())

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 
-use ringdb::engineswap::engine::{Engine, Lends, RawFile, RawMap, RawQueue};
+use ringdb::engineswap::engine::{Engine, RawFile, RawMap, RawQueue};
 use ringdb::engineswap::{
     Alignment, Buf, DirEntry, Done, EngineInfo, Error, ErrorKind, File, FileLock, Io, Metadata, Op, OpKind,
     OpenHow, Purpose, Result, open_engine,
@@ -280,10 +280,6 @@ impl RawQueue for DyingQueue {
     fn pop(&mut self) -> Option<Done> {
         self.done.pop_front()
     }
-    fn lends(&mut self) -> Option<&mut dyn Lends> {
-        None
-    }
-
     fn in_flight(&self) -> usize {
         self.todo.len() + self.done.len()
     }

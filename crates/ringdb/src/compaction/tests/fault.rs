@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering::SeqCst};
 
-use engineswap::engine::{Engine, Lends, RawQueue};
+use engineswap::engine::{Engine, RawQueue};
 use engineswap::open_engine;
 use engineswap::{
     DirEntry, Done, EngineInfo, Error, ErrorKind, File, FileLock, Io, Metadata, Op, OpKind, OpenHow, Result,
@@ -121,10 +121,6 @@ impl RawQueue for FaultyQueue {
     fn pop(&mut self) -> Option<Done> {
         self.failed.pop().or_else(|| self.inner.pop())
     }
-    fn lends(&mut self) -> Option<&mut dyn Lends> {
-        None
-    }
-
     fn in_flight(&self) -> usize {
         self.inner.in_flight() + self.failed.len()
     }
