@@ -187,8 +187,8 @@ pub struct ReadOptions {
     /// Whether blocks read from disk stay in the cache. Default true; false for a scan that would sweep it.
     pub fill_cache: bool,
     /// The longest that a `get` or `multi_get` may take, or its future from its first poll on: then it ends with
-    /// [`crate::Error::TimedOut`], whatever the device does. What memory has is answered in any case. Iterators and
-    /// [`crate::Reads`] refuse it. Default: no limit.
+    /// [`crate::Error::TimedOut`], whatever the device does; of a [`crate::RangeStream`], each pair. What memory has is
+    /// answered in any case. Iterators and [`crate::Reads`] refuse it. Default: no limit.
     pub deadline: Option<Duration>,
 }
 

@@ -18,7 +18,7 @@ use super::ask::Ask;
 use super::get::Look;
 use super::held::{Held, polled_again};
 use super::lookup::Parked;
-use super::reactor::{Answers, Question, Ticket, Waiting};
+use super::reactor::{Answers, Question, Sent, Ticket, Waiting};
 use super::view::View;
 use crate::key::Seq;
 use crate::{Result, Value};
@@ -47,7 +47,9 @@ impl Ask {
         lookups: impl Iterator<Item = (usize, Parked)>,
     ) -> Result<()> {
         let fill_cache = self.options.fill_cache;
-        let waiting = |(place, parked)| Waiting { parked, fill_cache, asker: Question::new(ticket, place) };
+        let waiting = |(place, parked)| {
+            Sent::Lookup(Waiting { parked, fill_cache, asker: Question::new(ticket, place) })
+        };
         self.core.reactor.send(lookups.map(waiting), ends.map(|ends| (ends, Arc::clone(ticket))))
     }
 }
@@ -92,7 +94,7 @@ impl Future for GetFuture {
         self.held = None;
         match answers? {
             Answers::One(value) => Poll::Ready(Ok(value)),
-            Answers::Many(_) => Poll::Ready(Err(polled_again())),
+            Answers::Many(_) | Answers::Runs(_) => Poll::Ready(Err(polled_again())),
         }
     }
 }

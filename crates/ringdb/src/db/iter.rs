@@ -3,6 +3,8 @@
 //! Each end has a merge of its own over all memtables and tables, made when that end is first asked. The
 //! first blocks that the merge needs are read from the disk together.
 
+mod stream;
+
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -15,6 +17,8 @@ use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
 use crate::table::cursor::SeekTo;
 use crate::{Error, ReadOptions, Result, Value};
+
+pub use stream::RangeStream;
 
 /// Key-value pairs in key order, from both ends. It sees the store as it was when the iterator was made, and
 /// keeps the files it reads. After an error, which is yielded once, it ends.
@@ -43,6 +47,14 @@ struct Merged {
     front_key: Vec<u8>,
     /// The key that the back end has come to; empty before.
     back_key: Vec<u8>,
+}
+
+/// What the front has come to.
+enum Forward {
+    Pair(Value, Value),
+    End,
+    /// It was not to go on.
+    Stopped,
 }
 
 struct Front {
@@ -198,42 +210,58 @@ impl Merged {
         Ok(merge)
     }
 
+    #[inline]
     fn next(&mut self) -> Result<Option<(Value, Value)>> {
         if self.front.is_none() {
             self.front = Some(Front { merge: self.merge(true)?, spent: false });
         }
-        let Some(Front { merge, spent }) = &mut self.front else { return Ok(None) };
-        if std::mem::take(spent) {
-            merge.next()?;
+        match self.forward(|_| true)? {
+            Forward::Pair(key, value) => Ok(Some((key, value))),
+            Forward::End | Forward::Stopped => Ok(None),
         }
-        while merge.valid() {
+    }
+
+    /// The next pair from the front, which is there. `ready` is asked before each step of the merge, and may stop it;
+    /// the next call goes on there.
+    #[inline]
+    fn forward(&mut self, mut ready: impl FnMut(&mut MergeCursor<Source>) -> bool) -> Result<Forward> {
+        let Some(Front { merge, spent }) = &mut self.front else { return Ok(Forward::End) };
+        let mut leave = std::mem::take(spent);
+        loop {
+            if leave {
+                if !ready(merge) {
+                    *spent = true;
+                    return Ok(Forward::Stopped);
+                }
+                merge.next()?;
+            }
+            leave = true;
+            if !merge.valid() {
+                return Ok(Forward::End);
+            }
             let key = merge.key();
             if same_bytes(key, &self.front_key) {
                 // An older version of what has been dealt with.
-                merge.next()?;
                 continue;
             }
             let may_be_over = key_head(key, 0) >= self.upper_head;
             if (may_be_over && self.bounds.upper.as_ref().is_some_and(|upper| key >= upper.as_slice()))
                 || (!self.back_key.is_empty() && key >= self.back_key.as_slice())
             {
-                return Ok(None);
+                return Ok(Forward::End);
             }
             if merge.seq() > self.seq {
-                merge.next()?;
                 continue;
             }
             self.front_key.clear();
             self.front_key.extend_from_slice(key);
             if merge.kind() == Kind::Delete {
-                merge.next()?;
                 continue;
             }
             *spent = true;
             let key = key.get(self.prefix_len..).unwrap_or_default();
-            return Ok(Some((Value::copy_from(key), Value::copy_from(merge.value()))));
+            return Ok(Forward::Pair(Value::copy_from(key), Value::copy_from(merge.value())));
         }
-        Ok(None)
     }
 
     fn next_back(&mut self) -> Result<Option<(Value, Value)>> {

@@ -8,7 +8,7 @@ use super::block_on::block_on;
 use super::core::Core;
 use super::get_async::{GetFuture, MultiGetFuture};
 use super::handle::Handle;
-use super::iter::Iter;
+use super::iter::{Iter, RangeStream};
 use super::keyspaces::KeyspaceState;
 use super::reads::{MultiGetStream, Reads};
 use super::registered::Registered;
@@ -168,6 +168,36 @@ impl Keyspace {
     /// The pairs of a range of keys, as of now, with options.
     pub fn range_with(&self, range: impl KeyRange, options: &ReadOptions) -> Iter {
         self.iter_at(range, None, options)
+    }
+
+    /// The pairs of a range of keys, as of now, for a task that must not block; see [`crate::Db::range_async`].
+    pub fn range_async(&self, range: impl KeyRange) -> RangeStream {
+        self.range_async_with(range, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn range_async_with(&self, range: impl KeyRange, options: &ReadOptions) -> RangeStream {
+        self.stream_at(range, None, options)
+    }
+
+    /// The pairs whose key begins with `prefix`, as of now, for a task that must not block; see
+    /// [`crate::Db::range_async`].
+    pub fn prefix_async(&self, prefix: impl AsRef<[u8]>) -> RangeStream {
+        self.range_async(crate::bounds::of_prefix(prefix.as_ref()))
+    }
+
+    /// The pairs of a range of keys as of a snapshot, or now, for a task that must not block.
+    pub(super) fn stream_at(
+        &self,
+        range: impl KeyRange,
+        snapshot: Option<Seq>,
+        options: &ReadOptions,
+    ) -> RangeStream {
+        let iter = match self.views(snapshot) {
+            Ok(views) => views.iter(&self.state.prefix, range.bounds(), snapshot, options),
+            Err(e) => Iter::failed(e),
+        };
+        RangeStream::new(self.core(), iter, options)
     }
 
     /// The pairs of a range of keys as of a snapshot, or now.

@@ -62,7 +62,7 @@ use self::handle::Handle;
 pub use batch::WriteBatch;
 pub(crate) use directory::{make_dir, real_path, sync_name};
 pub use get_async::{GetFuture, MultiGetFuture};
-pub use iter::Iter;
+pub use iter::{Iter, RangeStream};
 pub use keyspace::Keyspace;
 pub use reads::{MultiGetStream, Reads};
 pub use snapshot::Snapshot;
@@ -381,6 +381,46 @@ impl Db {
     /// The pairs of a range of keys, as of now, with options.
     pub fn range_with(&self, range: impl KeyRange, options: &ReadOptions) -> Iter {
         self.default.range_with(range, options)
+    }
+
+    /// The pairs of a range of keys, as of now, for a task that must not block: a stream of the `futures` crates, or by
+    /// [`RangeStream::next`].
+    ///
+    /// It is `Send`, owns its bounds, and works with any executor. A poll answers from memory; what has to be read is
+    /// read by the store's reactor, ahead of the scan as of an iterator, and only when the stream is polled. It may be
+    /// dropped at any time. Damage is an error where the stream gets to it. It does not keep the store open: closed
+    /// meanwhile, it ends with [`crate::Error::Closed`] when something has to be read. A deadline is for each pair,
+    /// from the poll on that first has to wait for it.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("ringdb-stream-{}", std::process::id()));
+    /// # let db = ringdb::Db::open(&dir, ringdb::Options::default())?;
+    /// # smol::block_on(async {
+    /// db.put("apple", "red")?;
+    /// db.put("plum", "blue")?;
+    /// let mut pairs = db.range_async("b"..);
+    /// while let Some(pair) = pairs.next().await {
+    ///     let (key, value) = pair?;
+    ///     assert_eq!((&*key, &*value), (&b"plum"[..], &b"blue"[..]));
+    /// }
+    /// # ringdb::Result::Ok(())
+    /// # })?;
+    /// # drop(db);
+    /// # std::fs::remove_dir_all(&dir).ok();
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn range_async(&self, range: impl KeyRange) -> RangeStream {
+        self.default.range_async(range)
+    }
+
+    /// The same with options.
+    pub fn range_async_with(&self, range: impl KeyRange, options: &ReadOptions) -> RangeStream {
+        self.default.range_async_with(range, options)
+    }
+
+    /// The pairs whose key begins with `prefix`, as of now, for a task that must not block; see [`Db::range_async`].
+    pub fn prefix_async(&self, prefix: impl AsRef<[u8]>) -> RangeStream {
+        self.default.prefix_async(prefix)
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

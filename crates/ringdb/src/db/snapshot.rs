@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::get_async::{GetFuture, MultiGetFuture};
-use super::iter::Iter;
+use super::iter::{Iter, RangeStream};
 use super::keyspace::Keyspace;
 use super::reads::{MultiGetStream, Reads};
 use super::registered::Registered;
@@ -113,6 +113,21 @@ impl Snapshot {
     /// The pairs of a range of keys, with options.
     pub fn range_with(&self, range: impl KeyRange, options: &ReadOptions) -> Iter {
         self.keyspace.iter_at(range, Some(self.seq.seq), options)
+    }
+
+    /// The pairs of a range of keys, for a task that must not block; see [`crate::Db::range_async`].
+    pub fn range_async(&self, range: impl KeyRange) -> RangeStream {
+        self.range_async_with(range, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn range_async_with(&self, range: impl KeyRange, options: &ReadOptions) -> RangeStream {
+        self.keyspace.stream_at(range, Some(self.seq.seq), options)
+    }
+
+    /// The pairs whose key begins with `prefix`, for a task that must not block; see [`crate::Db::range_async`].
+    pub fn prefix_async(&self, prefix: impl AsRef<[u8]>) -> RangeStream {
+        self.range_async(crate::bounds::of_prefix(prefix.as_ref()))
     }
 }
 

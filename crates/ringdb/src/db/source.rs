@@ -1,5 +1,7 @@
 //! [`Source`]: what an iterator merges: a memtable, a table of level 0, or a whole level of disjoint tables.
 
+mod supply;
+
 use std::sync::Arc;
 
 use super::table_map::TableMap;
@@ -11,7 +13,7 @@ use crate::key::{Kind, Seq};
 use crate::memtable::MemCursor;
 use crate::purpose;
 use crate::table::cursor::{SeekTo, TableCursor};
-use crate::table::fetch::read_together;
+use crate::table::fetch::{Block, read_together};
 use crate::table::reader::Table;
 
 /// Whether a table may hold keys within the bounds.
@@ -65,8 +67,8 @@ impl Source {
         }
     }
 
-    /// Seeks `place` in all sources side by side. The blocks that are not cached are read together.
-    pub fn seek_all(sources: &mut [Source], place: SeekTo<'_>, fill_cache: bool) -> Result<()> {
+    /// Begins to seek `place` in all sources side by side: each knows the block in which to look.
+    fn plan_all(sources: &mut [Source], place: SeekTo<'_>) {
         for s in sources.iter_mut() {
             s.start(place);
         }
@@ -79,6 +81,11 @@ impl Source {
         for cursor in sources.iter_mut().filter_map(Source::tables_cursor) {
             cursor.touch();
         }
+    }
+
+    /// Seeks `place` in all sources side by side. The blocks that are not cached are read together.
+    pub fn seek_all(sources: &mut [Source], place: SeekTo<'_>, fill_cache: bool) -> Result<()> {
+        Source::plan_all(sources, place);
         let mut missing = Vec::new();
         for (i, s) in sources.iter_mut().enumerate() {
             let Some(cursor) = s.tables_cursor() else { continue };
@@ -179,6 +186,8 @@ pub(crate) struct LevelCursor {
     /// Whether `cursor` is in the table where to look for the place being sought.
     entered: bool,
     cursor: TableCursor,
+    /// The first blocks of the next table, if it lacked them.
+    supplied: Option<Vec<Result<Block>>>,
 }
 
 impl LevelCursor {
@@ -197,6 +206,7 @@ impl LevelCursor {
             at,
             entered: true,
             cursor,
+            supplied: None,
         })
     }
 
@@ -261,6 +271,9 @@ impl LevelCursor {
                 _ => break,
             }
             self.go_to(self.at + 1);
+            if let Some(blocks) = self.supplied.take() {
+                self.cursor.supply(0, blocks);
+            }
             self.cursor.seek_to_first()?;
         }
         Ok(())

@@ -53,6 +53,13 @@ impl<C: Cursor> MergeCursor<C> {
         &mut self.sources
     }
 
+    /// The source whose version it stands on, to prepare the next step; it stays where it stands. Only when valid.
+    #[inline]
+    pub fn current_source(&mut self) -> &mut C {
+        let current = self.current();
+        &mut self.sources[current]
+    }
+
     /// Takes up the sources where they stand: each at its first version at or after one place.
     pub fn start_forward(&mut self) {
         self.start(false);

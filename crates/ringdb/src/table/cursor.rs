@@ -7,6 +7,8 @@
 //! number that nobody sees ([`UNREADABLE`]), and the step beyond it is the error. So a merge of several cursors
 //! fails when it gets there, not before.
 
+mod supply;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -20,6 +22,8 @@ use crate::cursor::{Cursor, ReverseCursor};
 use crate::error::{Error, Result};
 use crate::key::{Kind, Seq};
 use crate::purpose;
+
+pub(crate) use supply::Lacks;
 
 /// Most bytes that one submission reads ahead.
 const WINDOW_BYTES: usize = 256 << 10;
@@ -71,14 +75,16 @@ pub(crate) struct TableCursor {
     /// Why the block that the cursor should stand on cannot be read.
     failed: Option<Error>,
     planned: Planned,
-    /// Blocks that were read ahead and are not in the cache, in the order of the scan.
-    ahead: VecDeque<(u32, Block)>,
+    /// Blocks that were read ahead and are not in the cache, in the order of the scan; of the first, why not.
+    ahead: VecDeque<(u32, Result<Block>)>,
     /// Blocks to read at the next miss if it is sequential.
     window: u32,
     /// The direction of the last move to another block.
     forward: bool,
     /// What it holds outside of the cache, if that is worth counting.
     charge: Option<Charge>,
+    /// Whether it reads what it lacks; if not, somebody sees to it that it lacks nothing (`supply`).
+    reads: bool,
 }
 
 impl TableCursor {
@@ -104,6 +110,7 @@ impl TableCursor {
             window: 1,
             forward: true,
             charge: None,
+            reads: true,
         }
     }
 
@@ -194,7 +201,7 @@ impl TableCursor {
     /// Takes a block that [`TableCursor::take_cached`] asked for and that was read.
     pub fn provide(&mut self, number: u32, block: Block) {
         let block = if self.fill_cache { self.table.keep(number, block) } else { block };
-        self.count(&block);
+        self.count(Some(&block));
         self.enter(number, block);
         self.window = 2;
     }
@@ -331,8 +338,11 @@ impl TableCursor {
         self.block = None;
         while let Some((n, block)) = self.ahead.pop_front() {
             if n == number {
-                self.enter(number, block);
-                return true;
+                match block {
+                    Ok(block) => self.enter(number, block),
+                    Err(e) => self.stand_before_unreadable(number, e),
+                }
+                return self.failed.is_none();
             }
         }
         if let Some(block) = self.table.cached_block(number) {
@@ -360,9 +370,45 @@ impl TableCursor {
 
     /// Reads a missing block, and more if the scan has been missing blocks one after the other.
     fn read(&mut self, number: u32, sequential: bool) -> Result<Block> {
+        debug_assert!(self.reads, "a cursor that is not to wait reads a block");
         // The first block of the next table of a level is as sequential as its neighbours.
         let sequential = sequential || self.number == u32::MAX;
-        let count = if sequential { self.run_length(number) } else { 1 };
+        let count = if sequential { self.run_length(&self.table, number) } else { 1 };
+        self.widen(sequential);
+        let first = if self.forward { number } else { number + 1 - count };
+        let blocks = self.table.read_run(first, count, self.fill_cache, purpose::SCAN_READ);
+        let mut wanted = None;
+        let mut rest = VecDeque::new();
+        for (n, block) in (first..).zip(blocks) {
+            // What fails ahead of need is reported when it is needed; and the block that is needed may have failed
+            // with another one of its operation.
+            let block = match block {
+                Ok(block) => block,
+                Err(_) if n != number || count > 1 => continue,
+                Err(e) => return Err(e),
+            };
+            if n == number {
+                wanted = Some(if self.fill_cache { self.table.keep(n, block) } else { block });
+                continue;
+            }
+            match if self.fill_cache { self.table.keep(n, block) } else { block } {
+                // In the cache: it may be evicted before it is needed, which costs a read.
+                Block::Pinned(_) => {}
+                own if self.forward => rest.push_back((n, Ok(own))),
+                own => rest.push_front((n, Ok(own))),
+            }
+        }
+        self.ahead = rest;
+        let block = match wanted {
+            Some(block) => block,
+            None => self.table.read_block(number, self.fill_cache, purpose::SCAN_READ)?,
+        };
+        self.count(Some(&block));
+        Ok(block)
+    }
+
+    /// Makes the window that of the next miss.
+    fn widen(&mut self, sequential: bool) {
         let widest = (WINDOW_BYTES / self.table.cache().frame_bytes()) as u32;
         let cache = self.table.cache();
         let affordable = match self.fill_cache {
@@ -371,37 +417,12 @@ impl TableCursor {
         };
         let grown = if sequential { self.window * 2 } else { 2 };
         self.window = grown.min(widest).min(affordable).max(1);
-        let first = if self.forward { number } else { number + 1 - count };
-        let blocks = self.table.read_run(first, count, self.fill_cache, purpose::SCAN_READ);
-        let mut wanted = None;
-        let mut rest = VecDeque::new();
-        for (n, block) in (first..).zip(blocks) {
-            if n == number {
-                let block = block?;
-                wanted = Some(if self.fill_cache { self.table.keep(n, block) } else { block });
-                continue;
-            }
-            // What fails ahead of need is reported when it is needed.
-            let Ok(block) = block else { continue };
-            match if self.fill_cache { self.table.keep(n, block) } else { block } {
-                // In the cache: it may be evicted before it is needed, which costs a read.
-                Block::Pinned(_) => {}
-                own if self.forward => rest.push_back((n, own)),
-                own => rest.push_front((n, own)),
-            }
-        }
-        self.ahead = rest;
-        let block = match wanted {
-            Some(block) => block,
-            None => self.table.read_block(number, self.fill_cache, purpose::SCAN_READ)?,
-        };
-        self.count(&block);
-        Ok(block)
     }
 
     /// Has the budget count `block` and what was read ahead, as far as they are not in frames.
-    fn count(&mut self, block: &Block) {
-        let held: u64 = self.ahead.iter().map(|(_, b)| b).chain([block]).map(Block::bytes_of_its_own).sum();
+    fn count(&mut self, block: Option<&Block>) {
+        let ahead = self.ahead.iter().filter_map(|(_, block)| block.as_ref().ok());
+        let held: u64 = ahead.chain(block).map(Block::bytes_of_its_own).sum();
         let worth_it = held > self.table.cache().frame_bytes() as u64;
         match &self.charge {
             Some(charge) => charge.set(held),
@@ -410,10 +431,10 @@ impl TableCursor {
         }
     }
 
-    /// How many blocks from `number` on, in the direction of the scan, to read in one go: those that are within
-    /// the window and the bounds, not cached and of plain size.
-    fn run_length(&self, number: u32) -> u32 {
-        let index = self.table.index();
+    /// How many blocks of `table` from `number` on, in the direction of the scan, to read in one go: those that are
+    /// within the window and the bounds, not cached and of plain size.
+    fn run_length(&self, table: &Table, number: u32) -> u32 {
+        let index = table.index();
         let mut most = self.window;
         if most > 1 {
             most = most.min(if self.forward {
@@ -427,7 +448,7 @@ impl TableCursor {
         let mut count = 1;
         while count < most {
             let n = if self.forward { number + count } else { number - count };
-            if index.block_pos(n).block_len > index.block_bytes() || self.table.is_cached(n) {
+            if index.block_pos(n).block_len > index.block_bytes() || table.is_cached(n) {
                 break;
             }
             count += 1;

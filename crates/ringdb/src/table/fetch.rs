@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// What direct reads are aligned to. Reads through the page cache take a block's bytes alone.
 const ALIGN: u64 = 4096;
 /// Most blocks of one read operation.
-const RUN_BLOCKS: u32 = 16;
+pub(super) const RUN_BLOCKS: u32 = 16;
 
 /// A checked block that stays in memory as long as this lives.
 pub(crate) enum Block {
@@ -53,7 +53,7 @@ impl Block {
 }
 
 /// Consecutive blocks of one table, to be read by one operation.
-struct Run<'a> {
+pub(super) struct Run<'a> {
     table: &'a Table,
     first: u32,
     count: u32,
@@ -66,7 +66,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(table: &'a Table, first: u32, count: u32, place: usize) -> Run<'a> {
+    pub fn new(table: &'a Table, first: u32, count: u32, place: usize) -> Run<'a> {
         let start = table.index().block_pos(first).offset;
         let last = table.index().block_pos(first + count - 1);
         let end = last.offset + last.stored_len as u64;
@@ -88,7 +88,7 @@ impl<'a> Run<'a> {
     }
 
     /// The operation; into frames of the cache where that can be.
-    fn op(&self, file: &File, use_frames: bool, purpose: Purpose) -> Op {
+    pub fn op(&self, file: &File, use_frames: bool, purpose: Purpose) -> Op {
         let len = self.span.end - self.span.start;
         let mut buf = Buf::None;
         if use_frames && self.fits_frames() {
@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
     }
 
     /// Puts the run's blocks out of a completion, checked, into their places.
-    fn finish(&self, done: Done, use_frames: bool, all: &mut [Option<Result<Block>>]) {
+    pub fn finish(&self, done: Done, use_frames: bool, all: &mut [Option<Result<Block>>]) {
         let places = &mut all[self.place..][..self.count as usize];
         let read = match done.result {
             Ok(n) => n,
@@ -151,51 +151,6 @@ impl<'a> Run<'a> {
         }
         let Some(buf) = shared else { return Err(self.table.short_read(&pos, 0)) };
         self.table.block_within(buf, from as usize, number, &pos, use_frames)
-    }
-}
-
-/// One block that is to be read by an operation of the caller's.
-pub(crate) struct BlockRead {
-    table: Arc<Table>,
-    number: u32,
-    fill_cache: bool,
-}
-
-impl BlockRead {
-    pub fn new(table: &Arc<Table>, number: u32, fill_cache: bool) -> BlockRead {
-        BlockRead { table: Arc::clone(table), number, fill_cache }
-    }
-
-    /// File and block.
-    pub fn key(&self) -> (u64, u32) {
-        (self.table.meta().file_id, self.number)
-    }
-
-    /// The operation. Counts a miss.
-    pub fn op(&self, purpose: Purpose) -> Result<Op> {
-        let file = self.table.file()?;
-        self.table.cache().count_misses(1);
-        Ok(Run::new(&self.table, self.number, 1, 0).op(file, self.fill_cache, purpose))
-    }
-
-    /// The block out of the operation's completion, checked.
-    pub fn finish(&self, done: Done) -> Result<Block> {
-        let mut place = [None];
-        Run::new(&self.table, self.number, 1, 0).finish(done, self.fill_cache, &mut place);
-        match place {
-            [Some(block)] => block,
-            [None] => Err(self.table.short_read(&self.table.index().block_pos(self.number), 0)),
-        }
-    }
-
-    /// Reads it by a plain call.
-    pub fn by_plain_call(&self, purpose: Purpose) -> Result<Block> {
-        self.table.read_block(self.number, self.fill_cache, purpose)
-    }
-
-    /// Puts the block into the cache, if that is wanted, and gives it back.
-    pub fn keep(&self, block: Block) -> Block {
-        if self.fill_cache { self.table.keep(self.number, block) } else { block }
     }
 }
 
@@ -405,7 +360,7 @@ fn read_all(io: &Io, runs: &[Run<'_>], fill_cache: bool, purpose: Purpose) -> Ve
 }
 
 /// An engine answers for every operation.
-fn unanswered() -> Result<Block> {
+pub(super) fn unanswered() -> Result<Block> {
     let detail = "the I/O engine has not answered";
     Err(Error::Io(engineswap::Error::new(engineswap::ErrorKind::Io, "read", detail)))
 }

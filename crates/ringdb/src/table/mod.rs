@@ -9,6 +9,7 @@
 
 pub(crate) mod block;
 pub(crate) mod block_builder;
+pub(crate) mod block_read;
 pub(crate) mod carve;
 mod checked;
 pub(crate) mod compress;

@@ -14,6 +14,7 @@ mod linear;
 mod support;
 
 mod api;
+mod async_ranges;
 mod async_reads;
 mod async_writes;
 mod beside;

@@ -14,7 +14,8 @@ use engineswap::{Done, Io, Op, SharedQueue};
 
 use crate::db::lookup::Parked;
 use crate::purpose;
-use crate::table::fetch::{Block, BlockRead};
+use crate::table::block_read::{BlockRead, RunRead};
+use crate::table::fetch::Block;
 use crate::{Error, Result, Value};
 
 /// Bytes in flight at most (but one block, however large).
@@ -35,14 +36,52 @@ pub(crate) struct Waiting<T> {
     pub asker: T,
 }
 
-/// A block that is to be read, or being read.
+/// What is to be read, or being read.
 struct Missing<T> {
-    read: BlockRead,
+    wanted: Wanted<T>,
     bytes: u64,
-    waiting: Vec<Waiting<T>>,
     started: bool,
     /// It was taken back, because nobody waited for it.
     canceled: bool,
+}
+
+enum Wanted<T> {
+    /// A block, with the lookups that wait for it.
+    Block { read: BlockRead, waiting: Vec<Waiting<T>> },
+    /// Blocks of a scan; their completion is all the answer. `None`: it was answered.
+    Run { read: RunRead, asker: Option<T> },
+}
+
+impl<T: Asker> Missing<T> {
+    /// Whether nobody waits for it any more.
+    fn is_unwanted(&self) -> bool {
+        match &self.wanted {
+            Wanted::Block { waiting, .. } => waiting.iter().all(|w| w.asker.is_gone()),
+            Wanted::Run { asker, .. } => asker.as_ref().is_none_or(Asker::is_gone),
+        }
+    }
+
+    fn op(&self) -> Result<Op> {
+        match &self.wanted {
+            Wanted::Block { read, .. } => read.op(purpose::USER_READ),
+            Wanted::Run { read, .. } => read.op(purpose::SCAN_READ),
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        match &self.wanted {
+            Wanted::Block { .. } => 1,
+            Wanted::Run { read, .. } => read.count().into(),
+        }
+    }
+}
+
+/// How a read that was started came to its end.
+enum End {
+    Done(Done),
+    /// It is to be done by a plain call.
+    Refused(Op),
+    Failed(Error),
 }
 
 /// What has been read.
@@ -72,6 +111,7 @@ pub(crate) struct Fetches<T> {
     in_flight: usize,
     in_flight_bytes: u64,
     finished: Vec<(T, Result<Option<Value>>)>,
+    finished_runs: Vec<(T, Result<Done>)>,
 }
 
 impl<T: Asker> Fetches<T> {
@@ -89,6 +129,7 @@ impl<T: Asker> Fetches<T> {
             in_flight: 0,
             in_flight_bytes: 0,
             finished: Vec::new(),
+            finished_runs: Vec::new(),
         }
     }
 
@@ -109,8 +150,15 @@ impl<T: Asker> Fetches<T> {
 
     /// Answers all lookups with an error. Reads in flight are waited for when this is dropped.
     pub fn fail_all(&mut self, e: &Error) {
-        for w in self.missing.iter_mut().flatten().flat_map(|missing| missing.waiting.drain(..)) {
-            self.finished.push((w.asker, Err(e.clone())));
+        for missing in self.missing.iter_mut().flatten() {
+            match &mut missing.wanted {
+                Wanted::Block { waiting, .. } => {
+                    self.finished.extend(waiting.drain(..).map(|w| (w.asker, Err(e.clone()))));
+                }
+                Wanted::Run { asker, .. } => {
+                    self.finished_runs.extend(asker.take().map(|asker| (asker, Err(e.clone()))));
+                }
+            }
         }
     }
 
@@ -130,16 +178,27 @@ impl<T: Asker> Fetches<T> {
         std::mem::take(&mut self.finished)
     }
 
+    /// The same of scans' reads.
+    pub fn take_finished_runs(&mut self) -> Vec<(T, Result<Done>)> {
+        std::mem::take(&mut self.finished_runs)
+    }
+
+    /// Takes a read of a scan.
+    pub fn add_run(&mut self, read: RunRead, asker: T) {
+        let bytes = read.bytes();
+        self.enqueue(Wanted::Run { read, asker: Some(asker) }, bytes);
+    }
+
     /// Takes a lookup; it goes on as far as memory reaches, then its block is one of those to be read.
     pub fn add(&mut self, mut w: Waiting<T>) {
         loop {
             let (table, number) = w.parked.needed();
             let key = (table.meta().file_id, number);
             if let Some(i) = self.by_block.get(&key)
-                && let Some(missing) = &mut self.missing[*i]
+                && let Some(Missing { wanted: Wanted::Block { waiting, .. }, .. }) = &mut self.missing[*i]
             {
                 self.counters.joined.fetch_add(1, Relaxed);
-                return missing.waiting.push(w);
+                return waiting.push(w);
             }
             // It may have come since.
             let Some(block) = table.cached_block(number) else { break self.ask_for(key, w) };
@@ -154,14 +213,18 @@ impl<T: Asker> Fetches<T> {
         let (table, number) = w.parked.needed();
         let read = BlockRead::new(table, number, w.fill_cache);
         let bytes = table.block_bytes(number);
-        let missing = Missing { read, bytes, waiting: vec![w], started: false, canceled: false };
+        let i = self.enqueue(Wanted::Block { read, waiting: vec![w] }, bytes);
+        self.by_block.insert(key, i);
+    }
+
+    fn enqueue(&mut self, wanted: Wanted<T>, bytes: u64) -> usize {
         let i = self.free.pop().unwrap_or_else(|| {
             self.missing.push(None);
             self.missing.len() - 1
         });
-        self.missing[i] = Some(missing);
-        self.by_block.insert(key, i);
+        self.missing[i] = Some(Missing { wanted, bytes, started: false, canceled: false });
         self.backlog.push_back(i);
+        i
     }
 
     /// Gives a lookup its block; it comes back if it needs another.
@@ -185,7 +248,6 @@ impl<T: Asker> Fetches<T> {
         if ops.is_empty() {
             return;
         }
-        self.counters.reads.fetch_add(ops.len() as u64, Relaxed);
         self.counters.submissions.fetch_add(1, Relaxed);
         let refused = match queue {
             Some(queue) => queue.start_all(ops).err().unwrap_or_default(),
@@ -193,7 +255,7 @@ impl<T: Asker> Fetches<T> {
         };
         // Without a queue (no descriptors, no memory) they are done one by one: slower, and that is all.
         for op in refused {
-            self.done(op.user as usize, |read| read.by_plain_call(purpose::USER_READ));
+            self.done(op.user as usize, End::Refused(op));
         }
     }
 
@@ -204,20 +266,20 @@ impl<T: Asker> Fetches<T> {
         {
             let Some(i) = self.backlog.pop_front() else { break };
             let Some(missing) = &mut self.missing[i] else { continue };
-            missing.waiting.retain(|w| !w.asker.is_gone());
-            if missing.waiting.is_empty() {
+            if missing.is_unwanted() {
                 drop(self.remove(i));
                 continue;
             }
-            let bytes = missing.bytes;
-            match missing.read.op(purpose::USER_READ) {
+            let (bytes, blocks) = (missing.bytes, missing.blocks());
+            match missing.op() {
                 Ok(op) => {
                     missing.started = true;
+                    self.counters.reads.fetch_add(blocks, Relaxed);
                     (self.in_flight, self.in_flight_bytes) =
                         (self.in_flight + 1, self.in_flight_bytes + bytes);
                     ops.push(op.user(i as u64));
                 }
-                Err(e) => self.came(i, Err(e)),
+                Err(e) => self.end(i, End::Failed(e)),
             }
         }
         ops
@@ -239,15 +301,14 @@ impl<T: Asker> Fetches<T> {
         while self.in_flight > 0
             && let Some(done) = queue.pop()
         {
-            let Done { user, result, buf } = done;
-            self.done(user as usize, |read| read.finish(Done { user, result, buf }));
+            self.done(done.user as usize, End::Done(done));
         }
         if let Some(e) = queue.failure() {
             self.queue = None;
             // All were answered; a read that was not would be waited for for ever.
             for i in 0..self.missing.len() {
                 if self.missing[i].is_some() && !self.backlog.contains(&i) {
-                    self.done(i, |_| Err(e.clone().into()));
+                    self.done(i, End::Failed(e.clone().into()));
                 }
             }
         }
@@ -266,7 +327,7 @@ impl<T: Asker> Fetches<T> {
         let Some(queue) = &self.queue else { return };
         for (i, missing) in self.missing.iter_mut().enumerate() {
             let Some(missing) = missing else { continue };
-            if missing.started && !missing.canceled && missing.waiting.iter().all(|w| w.asker.is_gone()) {
+            if missing.started && !missing.canceled && missing.is_unwanted() {
                 missing.canceled = true;
                 // If the queue failed, `reap` learns of it.
                 let _ = queue.cancel(i as u64);
@@ -277,26 +338,48 @@ impl<T: Asker> Fetches<T> {
     fn remove(&mut self, i: usize) -> Option<Missing<T>> {
         let missing = self.missing[i].take()?;
         self.free.push(i);
-        self.by_block.remove(&missing.read.key());
+        if let Wanted::Block { read, .. } = &missing.wanted {
+            self.by_block.remove(&read.key());
+        }
         Some(missing)
     }
 
     /// A read that was started has come to its end.
-    fn done(&mut self, i: usize, finish: impl FnOnce(&BlockRead) -> Result<Block>) {
+    fn done(&mut self, i: usize, end: End) {
         let Some(missing) = &self.missing[i] else { return };
         (self.in_flight, self.in_flight_bytes) = (self.in_flight - 1, self.in_flight_bytes - missing.bytes);
-        let block = finish(&missing.read);
-        self.came(i, block);
+        self.end(i, end);
     }
 
-    fn came(&mut self, i: usize, block: Result<Block>) {
-        let Some(missing) = self.remove(i) else { return };
-        let block = block.map(|block| missing.read.keep(block));
-        for w in missing.waiting {
-            match &block {
+    fn end(&mut self, i: usize, end: End) {
+        let Some(Missing { wanted, canceled, .. }) = self.remove(i) else { return };
+        match wanted {
+            Wanted::Block { read, waiting } => {
+                let block = match end {
+                    End::Done(done) => read.finish(done),
+                    End::Refused(_) => read.by_plain_call(purpose::USER_READ),
+                    End::Failed(e) => Err(e),
+                };
+                self.came(&block.map(|block| read.keep(block)), waiting, canceled);
+            }
+            Wanted::Run { asker: Some(asker), .. } if !asker.is_gone() => {
+                let done = match end {
+                    End::Done(done) => Ok(done),
+                    End::Refused(op) => self.io.run(vec![op]).pop().ok_or(Error::Closed),
+                    End::Failed(e) => Err(e),
+                };
+                self.finished_runs.push((asker, done));
+            }
+            Wanted::Run { .. } => {}
+        }
+    }
+
+    fn came(&mut self, block: &Result<Block>, waiting: Vec<Waiting<T>>, canceled: bool) {
+        for w in waiting {
+            match block {
                 _ if w.asker.is_gone() => {}
                 // It came after the read was taken back.
-                Err(_) if missing.canceled => self.add(w),
+                Err(_) if canceled => self.add(w),
                 Ok(block) => {
                     if let Some(w) = self.go_on(w, block) {
                         self.add(w);

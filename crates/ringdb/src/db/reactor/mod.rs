@@ -20,10 +20,13 @@ use engineswap::{Io, SharedQueue};
 pub(super) use fetches::{Asker, Counters, Fetches, Waiting};
 pub(super) use ticket::{Answers, Question, Ticket, tell};
 
+use ticket::tell_run;
+
 use timers::Timers;
 
 use crate::env::Join;
 use crate::sync::{Condvar, Mutex, ThreadId, lock, this_thread, wait, wait_briefly};
+use crate::table::block_read::RunRead;
 use crate::{Env, Error, Result, Stats};
 
 /// Reads in flight at most: as many as a multi-get.
@@ -32,8 +35,14 @@ const WINDOW: usize = 256;
 /// It looks at its timers at least so often.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// A lookup that a future waits for.
-pub(super) type Sent = Waiting<Question>;
+/// What a future waits for.
+#[allow(clippy::large_enum_variant)] // almost all are lookups: boxed, each would be an allocation more
+pub(super) enum Sent {
+    /// A lookup's answer.
+    Lookup(Waiting<Question>),
+    /// A read of blocks, for a scan.
+    Run(RunRead, Question),
+}
 
 /// See the module.
 pub(super) struct Reactor {
@@ -80,11 +89,11 @@ impl Reactor {
         Reactor { shared: Arc::new(Shared { io: io.clone(), env: Arc::clone(env), inbox, sent, counters }) }
     }
 
-    /// Takes lookups, each of which will be answered, and a ticket that is to end at a moment. After an error none of
-    /// them is looked for.
+    /// Takes lookups and reads, each of which will be answered, and a ticket that is to end at a moment. After an error
+    /// none of them is looked for.
     pub fn send(
         &self,
-        lookups: impl IntoIterator<Item = Sent>,
+        what: impl IntoIterator<Item = Sent>,
         timed: Option<(Duration, Arc<Ticket>)>,
     ) -> Result<()> {
         let mut inbox = lock(&self.shared.inbox);
@@ -97,7 +106,7 @@ impl Reactor {
             inbox.thread =
                 Some(thread.map_err(|e| engineswap::Error::from_std("start the reactor's thread", &e))?);
         }
-        inbox.new.extend(lookups);
+        inbox.new.extend(what);
         inbox.timed.extend(timed);
         self.shared.rouse(&mut inbox);
         Ok(())
@@ -143,19 +152,20 @@ impl Shared {
             if !timers.is_empty() && timers.fire(self.env.now()) {
                 fetches.cancel_unwanted();
             }
-            new.drain(..).for_each(|lookup| fetches.add(lookup));
+            new.drain(..).for_each(|sent| match sent {
+                Sent::Lookup(lookup) => fetches.add(lookup),
+                Sent::Run(read, question) => fetches.add_run(read, question),
+            });
             fetches.start();
             fetches.reap();
             // What is needed next is on its way before anybody is told of what is there; unless it would be done here.
             if fetches.queue().is_some() {
                 fetches.start();
             }
-            for (question, answer) in fetches.take_finished() {
-                tell(question, answer);
-            }
+            tell_all(&mut fetches);
         }
         fetches.fail_all(&Error::Closed);
-        fetches.take_finished().into_iter().for_each(|(question, answer)| tell(question, answer));
+        tell_all(&mut fetches);
     }
 
     /// Waits for lookups, reads or a moment, and takes the lookups that are there; false when it is closed.
@@ -197,6 +207,12 @@ impl Shared {
             }
         }
     }
+}
+
+/// Gives everybody the answers that are there.
+fn tell_all(fetches: &mut Fetches<Question>) {
+    fetches.take_finished().into_iter().for_each(|(question, answer)| tell(question, answer));
+    fetches.take_finished_runs().into_iter().for_each(|(question, done)| tell_run(question, done));
 }
 
 /// The thread is at its end, however that comes about.

@@ -4,6 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use engineswap::Done;
+
 use super::fetches::Asker;
 use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
@@ -24,10 +26,12 @@ struct State {
     error: Option<Error>,
 }
 
-/// The answers to one question or to several.
+/// The answers to one question or to several; each in its place.
 pub(crate) enum Answers {
     One(Option<Value>),
     Many(Vec<Option<Value>>),
+    /// Completions of reads, as they came.
+    Runs(Vec<Option<Result<Done>>>),
 }
 
 impl Ticket {
@@ -70,17 +74,16 @@ impl Ticket {
         state.waker.take()
     }
 
-    /// Takes the answer to question `i`; whom to wake, if that was the last.
-    fn answer(&self, i: usize, answer: Result<Option<Value>>) -> Option<Waker> {
+    /// Takes an answer, put into its place; whom to wake, if that was the last.
+    fn answer(&self, answer: Result<impl FnOnce(&mut Answers)>) -> Option<Waker> {
         let mut state = lock(&self.state);
         if state.missing == 0 {
             // The wait is over.
             return None;
         }
-        match (answer, &mut state.answers) {
-            (Ok(value), Answers::One(place)) => *place = value,
-            (Ok(value), Answers::Many(places)) => places[i] = value,
-            (Err(e), _) => {
+        match answer {
+            Ok(put) => put(&mut state.answers),
+            Err(e) => {
                 // The rest need not be looked for. What is then let go of has errors of its own, which say less.
                 self.given_up.store(true, Relaxed);
                 state.error.get_or_insert(e);
@@ -104,6 +107,12 @@ impl Question {
         Question { ticket: Some(Arc::clone(ticket)), place }
     }
 
+    fn end(mut self, answer: Result<impl FnOnce(&mut Answers)>) {
+        if let Some(waker) = self.ticket.take().and_then(|ticket| ticket.answer(answer)) {
+            wake(waker);
+        }
+    }
+
     /// Nobody wants the answer any more.
     pub fn is_gone(&self) -> bool {
         self.ticket.as_ref().is_none_or(|ticket| ticket.given_up.load(Relaxed))
@@ -119,7 +128,7 @@ impl Asker for Question {
 impl Drop for Question {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take()
-            && let Some(waker) = ticket.answer(self.place, Err(Error::Closed))
+            && let Some(waker) = ticket.answer(Err::<fn(&mut Answers), _>(Error::Closed))
         {
             wake(waker);
         }
@@ -127,11 +136,25 @@ impl Drop for Question {
 }
 
 /// Answers a question, and wakes the task if all are answered that it asked. To be called without any lock.
-pub(crate) fn tell(mut question: Question, answer: Result<Option<Value>>) {
-    let ticket = question.ticket.take();
-    if let Some(waker) = ticket.and_then(|ticket| ticket.answer(question.place, answer)) {
-        wake(waker);
-    }
+pub(crate) fn tell(question: Question, answer: Result<Option<Value>>) {
+    let place = question.place;
+    question.end(answer.map(|value| {
+        move |answers: &mut Answers| match answers {
+            Answers::One(it) => *it = value,
+            Answers::Many(all) => all[place] = value,
+            Answers::Runs(_) => {}
+        }
+    }));
+}
+
+/// The same of a read. Whether it failed is a part of the answer.
+pub(crate) fn tell_run(question: Question, done: Result<Done>) {
+    let place = question.place;
+    question.end(Ok(move |answers: &mut Answers| {
+        if let Answers::Runs(all) = answers {
+            all[place] = Some(done);
+        }
+    }));
 }
 
 /// The time of a ticket is over; false if it was answered or given up before. To be called without any lock.
