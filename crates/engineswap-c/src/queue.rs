@@ -258,41 +258,55 @@ impl Own {
     fn check(&self) -> Result<(), Fail> {
         self.broken.as_ref().map_or(Ok(()), |f| Err(broken(f)))
     }
+}
 
-    fn attempt<T>(&mut self, call: impl FnOnce(&mut Queue) -> engineswap::Result<T>) -> Result<T, Fail> {
-        self.check()?;
-        call(&mut self.queue).map_err(|e| {
-            let f = broken(&e.into());
-            self.broken = Some(broken(&f));
-            f
-        })
+impl Handle<'_> {
+    /// A call after whose failure the queue is broken.
+    fn call<T>(
+        &mut self,
+        own: impl FnOnce(&mut Queue) -> engineswap::Result<T>,
+        shared: impl FnOnce(&SharedQueue) -> engineswap::Result<T>,
+    ) -> Result<T, Fail> {
+        match self {
+            Handle::Own(q) => {
+                q.check()?;
+                own(&mut q.queue).map_err(|e| {
+                    let f = broken(&e.into());
+                    q.broken = Some(broken(&f));
+                    f
+                })
+            }
+            Handle::Shared(q) => shared(q).map_err(|e| broken(&e.into())),
+        }
+    }
+
+    fn pop(&mut self) -> Option<(engineswap_completion, Done)> {
+        match self {
+            Handle::Own(q) => q.queue.pop().map(|done| (completion(&done), done)),
+            Handle::Shared(q) => q.pop().map(|done| (shared_completion(q, &done), done)),
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        match self {
+            Handle::Own(q) => q.queue.in_flight(),
+            Handle::Shared(q) => q.in_flight(),
+        }
     }
 
     /// Does and takes everything that is left, and tells the first failure.
     fn drain(&mut self) -> Result<(), Fail> {
         let mut first = Ok(());
         loop {
-            while let Some(done) = self.queue.pop() {
+            while let Some((_, done)) = self.pop() {
                 first = first.and(done.result.map(drop));
             }
-            match self.queue.in_flight() {
+            match self.in_flight() {
                 0 => return Ok(first?),
-                left => self.attempt(|queue| queue.wait(left))?,
+                left => self.call(|q| q.wait(left), |q| q.wait(left))?,
             }
         }
     }
-}
-
-fn drain_shared(q: &SharedQueue) -> Result<(), Fail> {
-    let mut first = Ok(());
-    while q.in_flight() > 0 {
-        let waited = q.wait(q.in_flight());
-        while let Some(done) = q.pop() {
-            first = first.and(done.result.map(drop));
-        }
-        waited.map_err(|e| broken(&e.into()))?;
-    }
-    Ok(first?)
 }
 
 /// A completion of a shared queue: when that broke, operations were answered that the kernel may still have.
@@ -353,11 +367,9 @@ pub unsafe extern "C" fn engineswap_queue_close(
         // SAFETY: the header's contract.
         unsafe { mine(queue)? };
         // SAFETY: made by `engineswap_queue_open`, closed once: after this the handle is gone.
-        match unsafe { Box::from_raw(queue) }.kind {
-            Kind::Own { own, .. } => own.into_inner().drain(),
-            Kind::Shared(q) => drain_shared(&q),
-        }
-        .map(|()| OK)
+        let queue = unsafe { Box::from_raw(queue) };
+        // SAFETY: a live handle.
+        unsafe { mine(&raw const *queue)? }.drain().map(|()| OK)
     })
 }
 
@@ -437,11 +449,7 @@ pub unsafe extern "C" fn engineswap_queue_submit(
 ) -> i32 {
     guard(err, || {
         // SAFETY: the header's contract.
-        match unsafe { mine(queue)? } {
-            Handle::Own(q) => q.attempt(Queue::submit)?,
-            Handle::Shared(q) => q.submit().map_err(|e| broken(&e.into()))?,
-        }
-        Ok(OK)
+        unsafe { mine(queue)? }.call(Queue::submit, SharedQueue::submit).map(|()| OK)
     })
 }
 
@@ -454,11 +462,7 @@ pub unsafe extern "C" fn engineswap_queue_wait(
 ) -> i32 {
     guard(err, || {
         // SAFETY: the header's contract.
-        match unsafe { mine(queue)? } {
-            Handle::Own(q) => q.attempt(|q| q.wait(min))?,
-            Handle::Shared(q) => q.wait(min).map_err(|e| broken(&e.into()))?,
-        }
-        Ok(OK)
+        unsafe { mine(queue)? }.call(|q| q.wait(min), |q| q.wait(min)).map(|()| OK)
     })
 }
 
@@ -471,10 +475,7 @@ pub unsafe extern "C" fn engineswap_queue_cancel(
 ) -> i32 {
     guard(err, || {
         // SAFETY: the header's contract.
-        let found = match unsafe { mine(queue)? } {
-            Handle::Own(q) => q.attempt(|q| q.cancel(user))?,
-            Handle::Shared(q) => q.cancel(user).map_err(|e| broken(&e.into()))?,
-        };
+        let found = unsafe { mine(queue)? }.call(|q| q.cancel(user), |q| q.cancel(user))?;
         Ok(found.min(i32::MAX as usize) as i32)
     })
 }
@@ -512,10 +513,7 @@ pub unsafe extern "C" fn engineswap_queue_pop(
 ) -> i32 {
     let take = || {
         // SAFETY: the header's contract.
-        let done = match unsafe { mine(queue)? } {
-            Handle::Own(q) => q.queue.pop().map(|done| (completion(&done), done)),
-            Handle::Shared(q) => q.pop().map(|done| (shared_completion(q, &done), done)),
-        };
+        let done = unsafe { mine(queue)? }.pop();
         Ok(done.map(|(c, done)| (c, done.result.err().map(Fail::from))))
     };
     // SAFETY: the header's contract.
@@ -559,11 +557,7 @@ pub unsafe extern "C" fn engineswap_queue_pop_many(
         let out = args::out(out)?;
         let mut n = 0;
         while n < max.min(i32::MAX as usize) {
-            let taken = match &mut q {
-                Handle::Own(q) => q.queue.pop().map(|done| completion(&done)),
-                Handle::Shared(q) => q.pop().map(|done| shared_completion(q, &done)),
-            };
-            let Some(c) = taken else { break };
+            let Some((c, _)) = q.pop() else { break };
             // SAFETY: not NULL; an array of `max` places.
             unsafe { out.add(n).write(c) };
             n += 1;
@@ -578,10 +572,7 @@ pub unsafe extern "C" fn engineswap_queue_in_flight(queue: *const engineswap_que
     let mut n = 0;
     guard(std::ptr::null_mut(), || {
         // SAFETY: the header's contract.
-        n = match unsafe { mine(queue)? } {
-            Handle::Own(q) => q.queue.in_flight(),
-            Handle::Shared(q) => q.in_flight(),
-        };
+        n = unsafe { mine(queue)? }.in_flight();
         Ok(OK)
     });
     n

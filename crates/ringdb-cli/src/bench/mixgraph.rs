@@ -10,7 +10,7 @@ use super::args::MixArgs;
 use super::dist::{Decider, KeyRanges, pareto, power};
 use super::drive::Worker;
 use super::keys::{below, mix, unit};
-use super::point::{judge, wrong};
+use super::point::check;
 use super::scan::read_from;
 use super::target::{Setup, Target};
 use crate::error::Result;
@@ -200,10 +200,7 @@ impl Worker for Mixer<'_> {
                 self.setup.keys.write(n, &mut self.key);
                 let before = self.target.presence.has(n);
                 let value = self.target.db.get(&self.key)?;
-                match judge(self.setup, n, before, self.may_come, value.as_ref()) {
-                    Ok(found) => self.found += u64::from(found),
-                    Err(what) => return wrong(self.target, what),
-                }
+                self.found += check(self.target, self.setup, n, before, self.may_come, value.as_ref())?;
             }
         }
         self.reads += 1;

@@ -16,7 +16,7 @@ pub fn rng(seed: u64, run: u64, thread: usize) -> SmallRng {
 
 /// Whether a read of key `n` gave what it must. `before`: whether the key was certainly there before the call;
 /// `may_come`: whether another thread may have written it since.
-pub fn judge(
+fn judge(
     setup: &Setup,
     n: u64,
     before: bool,
@@ -35,6 +35,18 @@ pub fn judge(
         }
         v => Ok(v.is_some()),
     }
+}
+
+/// Keys found by a read that [`judge`] finds right, or the error.
+pub fn check(
+    target: &Target,
+    setup: &Setup,
+    n: u64,
+    before: bool,
+    may_come: bool,
+    value: Option<&Value>,
+) -> Result<u64> {
+    judge(setup, n, before, may_come, value).map(u64::from).or_else(|what| wrong(target, what))
 }
 
 /// Adds what was read wrong to the place it was read.
@@ -190,10 +202,7 @@ impl Worker for Reader<'_> {
             self.setup.keys.write(n, &mut self.keys);
             let before = self.certain(n);
             let value = self.target.db.get(&self.keys)?;
-            match judge(self.setup, n, before, self.may_come, value.as_ref()) {
-                Ok(found) => self.found += u64::from(found),
-                Err(what) => return wrong(self.target, what),
-            }
+            self.found += check(self.target, self.setup, n, before, self.may_come, value.as_ref())?;
             return Ok(1);
         }
         let count = self.batch.min(most) as usize;
@@ -210,10 +219,7 @@ impl Worker for Reader<'_> {
             return wrong(self.target, format!("multi_get of {count} keys gave {} values", values.len()));
         }
         for ((n, before), value) in self.asked.iter().zip(&values) {
-            match judge(self.setup, *n, *before, self.may_come, value.as_ref()) {
-                Ok(found) => self.found += u64::from(found),
-                Err(what) => return wrong(self.target, what),
-            }
+            self.found += check(self.target, self.setup, *n, *before, self.may_come, value.as_ref())?;
         }
         Ok(count as u64)
     }

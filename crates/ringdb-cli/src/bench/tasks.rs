@@ -13,7 +13,7 @@ use ringdb::{GetFuture, WriteBatch, WriteFuture};
 
 use super::drive::{Outcome, Plan, histogram};
 use super::keys::below;
-use super::point::{Reader, Writer, judge, wrong};
+use super::point::{Reader, Writer, check};
 use crate::error::{Failure, Result, failed};
 
 /// What the tasks of one thread do.
@@ -160,10 +160,7 @@ impl Work for Reader<'_> {
     }
 
     fn end(&mut self, (n, before): (u64, bool), got: ringdb::Result<Option<ringdb::Value>>) -> Result<()> {
-        match judge(self.setup, n, before, self.may_come, got?.as_ref()) {
-            Ok(found) => self.found += u64::from(found),
-            Err(what) => return wrong(self.target, what),
-        }
+        self.found += check(self.target, self.setup, n, before, self.may_come, got?.as_ref())?;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use rand::rngs::SmallRng;
 use super::dist::{Chooser, Distribution};
 use super::drive::Worker;
 use super::keys::{below, unit};
-use super::point::{judge, wrong};
+use super::point::check;
 use super::scan::read_from;
 use super::target::{Setup, Target};
 use super::workload::Workload;
@@ -55,10 +55,7 @@ impl Client<'_> {
         self.setup.keys.write(n, &mut self.key);
         let before = self.target.presence.has(n);
         let value = self.target.db.get(&self.key)?;
-        match judge(self.setup, n, before, self.may_come, value.as_ref()) {
-            Ok(found) => self.found += u64::from(found),
-            Err(what) => return wrong(self.target, what),
-        }
+        self.found += check(self.target, self.setup, n, before, self.may_come, value.as_ref())?;
         Ok(())
     }
 
