@@ -10,14 +10,14 @@
 
 use std::sync::Arc;
 
+use super::inbox::{self, Inbox, Serving};
 use super::reactor::{Question, tell};
 use super::write::WriteSide;
 use crate::commit::GROUP_BYTES;
-use crate::env::Join;
 use crate::mutation::{Mutation, broken};
 use crate::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
-use crate::sync::{Condvar, Mutex, ThreadId, lock, this_thread, wait};
-use crate::{Durability, Env, Error, Result};
+use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::{Durability, Env, Result};
 
 /// What is to be done.
 pub(super) enum Order {
@@ -35,19 +35,10 @@ pub(super) struct Committer {
 
 #[derive(Default)]
 struct Shared {
-    inbox: Mutex<Inbox>,
+    inbox: Mutex<Inbox<(Order, Question)>>,
     sent: Condvar,
     /// Orders that came and are not answered.
     open: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Inbox {
-    new: Vec<(Order, Question)>,
-    born: bool,
-    closed: bool,
-    thread: Option<Join>,
-    id: Option<ThreadId>,
 }
 
 impl Committer {
@@ -65,24 +56,17 @@ impl Committer {
         asker: Question,
     ) -> Result<()> {
         let mut inbox = lock(&self.shared.inbox);
-        if inbox.closed {
-            drop(inbox);
-            return Err(Error::Closed);
-        }
-        if !inbox.born {
+        inbox.start(&**env, "ringdb-commit", || {
             let (shared, store) = (Arc::clone(&self.shared), Arc::clone(store));
-            let thread = env.spawn("ringdb-commit", false, Box::new(move || shared.run(&store)));
-            let failed = |e| engineswap::Error::from_std("start the committer's thread", &e);
-            inbox.thread = Some(thread.map_err(failed)?);
-            inbox.born = true;
-        }
+            Box::new(move || shared.run(&store))
+        })?;
         self.shared.open.fetch_add(1, Release);
         inbox.new.push((order, asker));
         self.shared.sent.notify_one();
         Ok(())
     }
 
-    /// Takes no more orders; whoever waits gets [`Error::Closed`], unless the thread is at it already.
+    /// Takes no more orders; whoever waits gets [`crate::Error::Closed`], unless the thread is at it already.
     pub fn begin_close(&self) {
         let mut inbox = lock(&self.shared.inbox);
         inbox.closed = true;
@@ -95,19 +79,13 @@ impl Committer {
 
     /// Waits for the end of the thread; not if this is it (a waker closes the store).
     pub fn end_close(&self) {
-        let mut inbox = lock(&self.shared.inbox);
-        let thread = inbox.thread.take().filter(|_| inbox.id != Some(this_thread()));
-        drop(inbox);
-        if let Some(join) = thread {
-            join();
-        }
+        inbox::join(&self.shared.inbox);
     }
 }
 
 impl Shared {
     fn run(&self, store: &WriteSide) {
-        lock(&self.inbox).id = Some(this_thread());
-        let _ending = Ending(self);
+        let _serving = Serving::new(&self.inbox);
         while let Some(orders) = self.receive() {
             self.carry_out(store, orders);
         }
@@ -187,18 +165,5 @@ impl Group {
         self.count += count;
         self.durability = self.durability.max(Some(durability));
         self.askers.push(asker);
-    }
-}
-
-/// The thread is at its end, however that comes about.
-struct Ending<'a>(&'a Shared);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        let mut inbox = lock(&self.0.inbox);
-        inbox.closed = true;
-        let left = std::mem::take(&mut inbox.new);
-        drop(inbox);
-        drop(left);
     }
 }

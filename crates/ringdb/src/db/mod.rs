@@ -28,6 +28,7 @@ mod get_async;
 mod handle;
 mod health;
 mod held;
+mod inbox;
 mod iter;
 mod keyspace;
 mod keyspaces;

@@ -24,8 +24,8 @@ use ticket::tell_run;
 
 use timers::Timers;
 
-use crate::env::Join;
-use crate::sync::{Condvar, Mutex, ThreadId, lock, this_thread, wait, wait_briefly};
+use super::inbox::{self, Inbox, Serving};
+use crate::sync::{Condvar, Mutex, lock, wait, wait_briefly};
 use crate::table::block_read::RunRead;
 use crate::{Env, Error, Result, Stats};
 
@@ -52,29 +52,23 @@ pub(super) struct Reactor {
 struct Shared {
     io: Io,
     env: Arc<dyn Env>,
-    inbox: Mutex<Inbox>,
+    inbox: Mutex<Inbox<Sent, Waits>>,
     sent: Condvar,
     counters: Arc<Counters>,
 }
 
 #[derive(Default)]
-struct Inbox {
-    new: Vec<Sent>,
+struct Waits {
     /// Tickets, and when they end.
     timed: Vec<(Duration, Arc<Ticket>)>,
     sleep: Sleep,
-    closed: bool,
-    thread: Option<Join>,
-    id: Option<ThreadId>,
 }
 
 /// How the thread is to be woken.
 #[derive(Default)]
 enum Sleep {
-    /// It is not there yet.
-    #[default]
-    Unborn,
     /// It looks into the inbox before it sleeps.
+    #[default]
     Awake,
     /// Nothing is in flight: it waits for `sent`.
     Idle,
@@ -97,18 +91,13 @@ impl Reactor {
         timed: Option<(Duration, Arc<Ticket>)>,
     ) -> Result<()> {
         let mut inbox = lock(&self.shared.inbox);
-        if inbox.closed {
-            return Err(Error::Closed);
-        }
-        if let Sleep::Unborn = inbox.sleep {
+        inbox.start(&*self.shared.env, "ringdb-reactor", || {
             let shared = Arc::clone(&self.shared);
-            let thread = self.shared.env.spawn("ringdb-reactor", false, Box::new(move || shared.run()));
-            inbox.thread =
-                Some(thread.map_err(|e| engineswap::Error::from_std("start the reactor's thread", &e))?);
-        }
+            Box::new(move || shared.run())
+        })?;
         inbox.new.extend(what);
-        inbox.timed.extend(timed);
-        self.shared.rouse(&mut inbox);
+        inbox.state.timed.extend(timed);
+        self.shared.rouse(&mut inbox.state);
         Ok(())
     }
 
@@ -117,12 +106,9 @@ impl Reactor {
     pub fn close(&self) {
         let mut inbox = lock(&self.shared.inbox);
         inbox.closed = true;
-        self.shared.rouse(&mut inbox);
-        let thread = inbox.thread.take().filter(|_| inbox.id != Some(this_thread()));
+        self.shared.rouse(&mut inbox.state);
         drop(inbox);
-        if let Some(join) = thread {
-            join();
-        }
+        inbox::join(&self.shared.inbox);
     }
 
     /// Adds what it has read.
@@ -135,17 +121,16 @@ impl Reactor {
 }
 
 impl Shared {
-    fn rouse(&self, inbox: &mut Inbox) {
-        match std::mem::replace(&mut inbox.sleep, Sleep::Awake) {
-            Sleep::Unborn | Sleep::Awake => {}
+    fn rouse(&self, waits: &mut Waits) {
+        match std::mem::replace(&mut waits.sleep, Sleep::Awake) {
+            Sleep::Awake => {}
             Sleep::Idle => self.sent.notify_one(),
             Sleep::Reading(queue) => queue.wake(),
         }
     }
 
     fn run(&self) {
-        lock(&self.inbox).id = Some(this_thread());
-        let _ending = Ending(self);
+        let _serving = Serving::new(&self.inbox);
         let mut fetches = Fetches::new(&self.io, WINDOW, Arc::clone(&self.counters));
         let (mut new, mut timers) = (Vec::new(), Timers::default());
         while self.receive(&mut new, &mut fetches, &mut timers) {
@@ -172,9 +157,9 @@ impl Shared {
     fn receive(&self, new: &mut Vec<Sent>, fetches: &mut Fetches<Question>, timers: &mut Timers) -> bool {
         let mut inbox = lock(&self.inbox);
         loop {
-            inbox.timed.drain(..).for_each(|(at, ticket)| timers.add(at, &ticket));
+            inbox.state.timed.drain(..).for_each(|(at, ticket)| timers.add(at, &ticket));
             if inbox.closed || !inbox.new.is_empty() || fetches.has_more() {
-                inbox.sleep = Sleep::Awake;
+                inbox.state.sleep = Sleep::Awake;
                 std::mem::swap(&mut inbox.new, new);
                 return !inbox.closed;
             }
@@ -184,24 +169,24 @@ impl Shared {
                 timers.until_next(self.env.now()).map(|d| d.min(LONGEST))
             };
             if most.is_some_and(|most| most.is_zero()) {
-                inbox.sleep = Sleep::Awake;
+                inbox.state.sleep = Sleep::Awake;
                 return true;
             }
             match (fetches.queue().filter(|_| fetches.in_flight() > 0), most) {
                 (Some(queue), _) => {
-                    inbox.sleep = Sleep::Reading(Arc::clone(queue));
+                    inbox.state.sleep = Sleep::Reading(Arc::clone(queue));
                     drop(inbox);
                     fetches.wait(most);
-                    lock(&self.inbox).sleep = Sleep::Awake;
+                    lock(&self.inbox).state.sleep = Sleep::Awake;
                     return true;
                 }
                 (None, Some(most)) => {
-                    inbox.sleep = Sleep::Idle;
+                    inbox.state.sleep = Sleep::Idle;
                     wait_briefly(&self.sent, inbox, most);
                     inbox = lock(&self.inbox);
                 }
                 (None, None) => {
-                    inbox.sleep = Sleep::Idle;
+                    inbox.state.sleep = Sleep::Idle;
                     inbox = wait(&self.sent, inbox, &self.inbox);
                 }
             }
@@ -213,20 +198,6 @@ impl Shared {
 fn tell_all(fetches: &mut Fetches<Question>) {
     fetches.take_finished().into_iter().for_each(|(question, answer)| tell(question, answer));
     fetches.take_finished_runs().into_iter().for_each(|(question, done)| tell_run(question, done));
-}
-
-/// The thread is at its end, however that comes about.
-struct Ending<'a>(&'a Shared);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        let mut inbox = lock(&self.0.inbox);
-        inbox.closed = true;
-        let left = std::mem::take(&mut inbox.new);
-        drop(inbox);
-        // Which answers them.
-        drop(left);
-    }
 }
 
 #[cfg(test)]
