@@ -206,7 +206,7 @@ fn simulated(uri: &'static str, io: &Io, seed: u64, chosen: &dyn Fn(&str) -> boo
             let small =
                 Io::from_uri(&format!("{uri}{}capacity=2m", if uri.contains('?') { "&" } else { "?" }))
                     .unwrap();
-            report.run(&full, || case(&small, &places::Place { name: "memory", dir: "/".into() }));
+            report.run(&full, || case(&small, &places::FileSystem { name: "memory", dir: "/".into() }));
         }
     }
     println!("{uri}: {} ms", began.elapsed().as_millis());
@@ -217,13 +217,13 @@ fn registered(
     uri: &'static str,
     io: &Io,
     seed: u64,
-    places: &[places::Place],
+    places: &[places::FileSystem],
     chosen: &dyn Fn(&str) -> bool,
     report: &mut Report,
 ) {
     let began = Instant::now();
     let simulated = uri.starts_with("sim");
-    let has_direct = |p: &&places::Place| simulated || p.direct(io);
+    let has_direct = |p: &&places::FileSystem| simulated || p.direct(io);
     let Some(place) = places.iter().find(has_direct).or(places.first()) else { return };
     let modes: &[bool] = if has_direct(&place) { &[false, true] } else { &[false] };
     let registered = buffers::Registered::new(io);

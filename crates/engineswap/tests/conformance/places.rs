@@ -7,12 +7,12 @@ use std::process::Command;
 use engineswap::{Direct, Io, OpenHow};
 use tempfile::TempDir;
 
-pub struct Place {
+pub struct FileSystem {
     pub name: &'static str,
     pub dir: PathBuf,
 }
 
-impl Place {
+impl FileSystem {
     /// Whether files here can be opened for direct I/O.
     pub fn direct(&self, io: &Io) -> bool {
         let probe = tempfile::Builder::new().prefix("direct").tempdir_in(&self.dir).unwrap();
@@ -90,18 +90,20 @@ fn run(c: &mut Command) -> Result<(), String> {
 }
 
 /// Every file system that can be had.
-pub fn all(mounts: &Mounts, skip: &mut dyn FnMut(&str, &str)) -> Vec<Place> {
+pub fn all(mounts: &Mounts, skip: &mut dyn FnMut(&str, &str)) -> Vec<FileSystem> {
     let mut out = Vec::new();
     match mounts.mount("tmpfs", "tmpfs", 512) {
-        Ok(dir) => out.push(Place { name: "tmpfs", dir }),
-        Err(_) if Path::new("/dev/shm").is_dir() => out.push(Place { name: "tmpfs", dir: "/dev/shm".into() }),
+        Ok(dir) => out.push(FileSystem { name: "tmpfs", dir }),
+        Err(_) if Path::new("/dev/shm").is_dir() => {
+            out.push(FileSystem { name: "tmpfs", dir: "/dev/shm".into() })
+        }
         Err(why) => skip("tmpfs", &why),
     }
     // Whatever the build directory is on.
-    out.push(Place { name: "target", dir: mounts.base.path().to_path_buf() });
+    out.push(FileSystem { name: "target", dir: mounts.base.path().to_path_buf() });
     for (kind, megabytes) in [("ext4", 256), ("xfs", 320), ("btrfs", 320)] {
         match mounts.mount(kind, kind, megabytes) {
-            Ok(dir) => out.push(Place { name: kind, dir }),
+            Ok(dir) => out.push(FileSystem { name: kind, dir }),
             Err(why) => skip(kind, &why),
         }
     }

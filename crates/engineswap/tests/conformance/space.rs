@@ -2,10 +2,10 @@
 
 use engineswap::{Direct, ErrorKind, Io, OpenHow};
 
-use crate::places::{Mounts, Place};
+use crate::places::{FileSystem, Mounts};
 use crate::{P, page, read_page, write_page};
 
-type SpaceCase = (&'static str, fn(&Io, &Place));
+type SpaceCase = (&'static str, fn(&Io, &FileSystem));
 
 pub const CASES: &[SpaceCase] = &[
     ("space::lone_writes", lone_writes),
@@ -14,18 +14,18 @@ pub const CASES: &[SpaceCase] = &[
 ];
 
 /// Small file systems.
-pub fn small_places(mounts: &Mounts, skip: &mut dyn FnMut(&str, &str)) -> Vec<Place> {
+pub fn small_places(mounts: &Mounts, skip: &mut dyn FnMut(&str, &str)) -> Vec<FileSystem> {
     let mut out = Vec::new();
     for (kind, megabytes) in [("tmpfs", 2), ("ext4", 8)] {
         match mounts.mount(kind, &format!("small-{kind}"), megabytes) {
-            Ok(dir) => out.push(Place { name: kind, dir }),
+            Ok(dir) => out.push(FileSystem { name: kind, dir }),
             Err(why) => skip("a small file system", &why),
         }
     }
     out
 }
 
-fn lone_writes(io: &Io, place: &Place) {
+fn lone_writes(io: &Io, place: &FileSystem) {
     for direct in [Direct::No, Direct::Prefer] {
         let path = place.dir.join("lone");
         let f = io.open(&path, &OpenHow::read_write().direct(direct)).unwrap();
@@ -50,7 +50,7 @@ fn lone_writes(io: &Io, place: &Place) {
     }
 }
 
-fn queued_writes(io: &Io, place: &Place) {
+fn queued_writes(io: &Io, place: &FileSystem) {
     for direct in [Direct::No, Direct::Prefer] {
         let path = place.dir.join("queued");
         let f = io.open(&path, &OpenHow::read_write().direct(direct)).unwrap();
@@ -73,7 +73,7 @@ fn queued_writes(io: &Io, place: &Place) {
 }
 
 /// Whatever a queue still knows of a file: once it is removed and closed, its space is free.
-fn removed_files_give_it_back(io: &Io, place: &Place) {
+fn removed_files_give_it_back(io: &Io, place: &FileSystem) {
     let mut q = io.queue(4).unwrap();
     for round in 0..12 {
         // More than half of the smallest place.

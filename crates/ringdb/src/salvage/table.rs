@@ -301,32 +301,13 @@ fn feed(remains: Remains, block_bytes: Option<u32>) -> Feed {
     Feed::Carve(Box::new(Carver::new(window, file_id, size, packed, data_end)), problems.join("; "), blocks)
 }
 
-impl Cursor for Versions {
+impl Versions {
     fn valid(&self) -> bool {
         self.layout.is_some()
     }
-    fn key(&self) -> &[u8] {
-        &self.key
-    }
-    fn seq(&self) -> Seq {
-        self.seq
-    }
-    fn kind(&self) -> Kind {
-        self.kind
-    }
+
     fn value(&self) -> &[u8] {
         self.block.get(self.value.clone()).unwrap_or_default()
-    }
-    fn seek(&mut self, _key: &[u8]) -> Result<()> {
-        Err(only_forward())
-    }
-    fn seek_to_first(&mut self) -> Result<()> {
-        // It was opened there.
-        Ok(())
-    }
-    fn next(&mut self) -> Result<()> {
-        self.next_version();
-        Ok(())
     }
 }
 
@@ -361,19 +342,19 @@ impl Cursor for Run {
         self.open.as_ref().is_some_and(Versions::valid)
     }
     fn key(&self) -> &[u8] {
-        self.here().key()
+        &self.here().key
     }
     fn seq(&self) -> Seq {
-        self.here().seq()
+        self.here().seq
     }
     fn kind(&self) -> Kind {
-        self.here().kind()
+        self.here().kind
     }
     fn value(&self) -> &[u8] {
         self.here().value()
     }
     fn seek(&mut self, _key: &[u8]) -> Result<()> {
-        Err(only_forward())
+        Err(Error::Invalid("a salvage reads from the first key on".into()))
     }
     fn seek_to_first(&mut self) -> Result<()> {
         self.settle();
@@ -386,8 +367,4 @@ impl Cursor for Run {
         self.settle();
         Ok(())
     }
-}
-
-fn only_forward() -> Error {
-    Error::Invalid("a salvage only goes forward".into())
 }

@@ -201,13 +201,13 @@ pub fn campaign(wanted: &Wanted) {
             break;
         }
         match told.recv_timeout(Duration::from_secs(1)) {
-            Ok((job, Told::Counts(c))) => drop(partial.insert(job, c)),
-            Ok((_, Told::Failure(f))) => {
+            Ok((job, Message::Counts(c))) => drop(partial.insert(job, c)),
+            Ok((_, Message::Failure(f))) => {
                 println!("\nFAILED {}\n  {}\n  {}", f.case, f.what, f.message);
                 println!("  RINGDB_CAMPAIGN={} cargo test --release -p ringdb --test campaign", f.case);
                 state.failures.push(f);
             }
-            Ok((job, Told::Ended(done))) => {
+            Ok((job, Message::Ended(done))) => {
                 running -= 1;
                 let counts = partial.remove(&job).unwrap_or_default();
                 state.counts.add(&counts);
@@ -242,7 +242,7 @@ pub fn campaign(wanted: &Wanted) {
     }
 }
 
-enum Told {
+enum Message {
     Counts(Counts),
     Failure(Failure),
     Ended(bool),
@@ -257,7 +257,7 @@ fn spawn(job: &Job) -> Child {
         .expect("a process for a job")
 }
 
-fn start_job(job: &Job, tell: Sender<(String, Told)>) {
+fn start_job(job: &Job, tell: Sender<(String, Message)>) {
     let mut child = spawn(job);
     let name = job.to_string();
     std::thread::spawn(move || {
@@ -265,15 +265,15 @@ fn start_job(job: &Job, tell: Sender<(String, Told)>) {
         for line in BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok) {
             let Ok(mut v) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
             if let Ok(c) = serde_json::from_value(v["counts"].take()) {
-                let _ = tell.send((name.clone(), Told::Counts(c)));
+                let _ = tell.send((name.clone(), Message::Counts(c)));
             }
             if let Ok(f) = serde_json::from_value(v["failure"].take()) {
-                let _ = tell.send((name.clone(), Told::Failure(f)));
+                let _ = tell.send((name.clone(), Message::Failure(f)));
             }
             done |= v["done"] == true;
         }
         let _ = child.wait();
-        let _ = tell.send((name, Told::Ended(done)));
+        let _ = tell.send((name, Message::Ended(done)));
     });
 }
 
