@@ -37,6 +37,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod window;
 mod writer;
 
 use crate::sync::atomic::{AtomicU64, Ordering};

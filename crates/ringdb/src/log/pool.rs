@@ -98,6 +98,8 @@ impl Log {
             }
             // A segment made on demand has overtaken it: it needs a new number, but not while the log may be replayed
             // from before it. A live segment's name has always been its own, so that one under another name is damage.
+            // Nothing is written to it until then: it needs no mapping, which would be beyond the bound of them.
+            *lock(&s.map) = None;
             let mut live = lock(&self.live);
             let at = live.partition_point(|l| l.number < s.number);
             live.insert(at, Arc::new(s));
@@ -122,8 +124,7 @@ impl Log {
             for s in released {
                 assert!(p.free.iter().all(|free| free.number != s.number), "a segment is released once");
                 if s.size == self.options.segment_bytes && p.free.len() < self.options.keep_free {
-                    let map = lock(&s.map).take();
-                    p.free.push(s.reborn(map));
+                    p.free.push(s.reborn());
                 } else {
                     remove.push(s);
                 }
@@ -145,14 +146,12 @@ impl Log {
     /// Bytes of the segments that are mapped, or may be.
     pub fn mapped_bytes(&self) -> u64 {
         let mapped = |s: &Segment| if lock(&s.map).is_some() { s.size } else { 0 };
-        let p = lock(&self.pool);
-        let idle: u64 = p.prepared.iter().chain(&p.free).map(mapped).sum();
-        drop(p);
+        let prepared: u64 = lock(&self.pool).prepared.iter().map(mapped).sum();
         let live = lock(&self.live);
         // The writer has the last one's mapping.
         let usual = |s: &&Arc<Segment>| s.size == self.options.segment_bytes;
         let active = live.back().filter(usual).filter(|_| self.options.medium == Medium::Mapped);
-        idle + live.iter().map(|s| mapped(s)).sum::<u64>() + active.map_or(0, |s| s.size)
+        prepared + live.iter().map(|s| mapped(s)).sum::<u64>() + active.map_or(0, |s| s.size)
     }
 
     /// Bytes of the segments that a recovery would read.

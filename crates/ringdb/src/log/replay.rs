@@ -16,6 +16,7 @@ use super::frame::{
 use super::segment::{
     FORMAT_VERSION, HeaderState, SEGMENT_HEADER_BYTES, SegmentHeader, decode_header, segment_path,
 };
+use super::window::Window;
 use crate::coding::crc32c;
 use crate::error::{Error, Result};
 use crate::key::Seq;
@@ -89,7 +90,7 @@ pub(crate) fn replay(
         if walk.stop.is_none() {
             walk.segment(&mut segment)?;
         }
-        segment.buf = vec![];
+        segment.window = Window::default();
         readable.push(segment);
     }
     let Walk { mut end, stop, .. } = walk;
@@ -253,7 +254,7 @@ fn prove_damage(
                 offset += MIN_ALIGN;
             }
         }
-        s.buf = vec![];
+        s.window = Window::default();
     }
     // Beside a writer the log may just have grown. What a frame says of this place holds since before that frame was
     // written, so if it holds at all, it does now.
@@ -302,12 +303,12 @@ fn prove_exchange(
 /// continues it.
 fn goes_on(stop: &Stop, segments: &mut [Reading]) -> Result<bool> {
     for s in segments.iter_mut().filter(|s| s.number >= stop.at.segment) {
-        s.buf = vec![];
+        s.window = Window::default();
         let follows = match s.number == stop.at.segment {
             true => s.frame(stop.at.offset)?.is_some(),
             false => s.link()?.is_some_and(|(link, _)| link.prev == stop.at),
         };
-        s.buf = vec![];
+        s.window = Window::default();
         if follows {
             return Ok(true);
         }
@@ -335,14 +336,14 @@ fn frames_behind(stop: &Stop, last_first_seq: Seq, segments: &mut [Reading]) -> 
                 });
             let len = window.len() as u64;
             if let Some((at, seq)) = found {
-                s.buf = vec![];
+                s.window = Window::default();
                 let words = format!("frames follow from {name} at offset {at} on, sequence number {seq}");
                 // A writer at work may have come here only now; what precedes is whole then.
                 return Ok((!goes_on(stop, segments)?).then_some(words));
             }
             offset += (len - HEADER_BYTES as u64) / MIN_ALIGN * MIN_ALIGN + MIN_ALIGN;
         }
-        s.buf = vec![];
+        s.window = Window::default();
     }
     Ok(None)
 }
@@ -372,7 +373,7 @@ pub(crate) fn frames_behind_gap(
                 }
                 Ok(None) => offset += MIN_ALIGN,
                 Err(_) => {
-                    s.buf = vec![];
+                    s.window = Window::default();
                     offset = (offset / UNIT + 1) * UNIT;
                 }
             }
@@ -385,9 +386,6 @@ fn segment_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Bytes read at once.
-const WINDOW: usize = 1 << 20;
-
 /// A segment being read, a window at a time: a file of any size costs no more memory than its largest frame.
 struct Reading {
     io: Io,
@@ -398,8 +396,7 @@ struct Reading {
     /// Bytes of the file, and those of them that can be the segment's.
     file_len: u64,
     len: u64,
-    buf: Vec<u8>,
-    start: u64,
+    window: Window,
 }
 
 /// What is behind a segment's name.
@@ -441,8 +438,7 @@ impl Reading {
             header,
             file_len,
             len,
-            buf: vec![],
-            start: 0,
+            window: Window::default(),
         };
         Ok(if real == number { Opened::Segment(s) } else { Opened::Of(s) })
     }
@@ -457,23 +453,13 @@ impl Reading {
         if offset.saturating_add(min as u64) > self.len {
             return Ok(None);
         }
-        let have = self.start..self.start + self.buf.len() as u64;
-        if offset < have.start || offset + min as u64 > have.end {
-            let n = (self.len - offset).min(min.max(WINDOW) as u64) as usize;
-            self.buf.resize(n, 0);
-            self.start = offset;
-            let got = self.file.read_at(&mut self.buf, offset, RECOVERY)?;
-            self.buf.truncate(got);
-            if got < min {
-                // Cut while being read; what is gone is gone.
-                self.len = offset + got as u64;
-                return Ok(None);
-            }
-            if self.buf.capacity() > 2 * WINDOW && n <= WINDOW {
-                self.buf.shrink_to(WINDOW);
-            }
+        let bytes = self.window.read(&self.file, offset, min, self.len - offset)?;
+        if bytes.len() < min {
+            // Cut while being read; what is gone is gone.
+            self.len = offset + bytes.len() as u64;
+            return Ok(None);
         }
-        Ok(self.buf.get((offset - self.start) as usize..))
+        Ok(Some(bytes))
     }
 
     /// The whole frame at `offset` if there is one.

@@ -57,14 +57,14 @@ impl Segment {
         self.named.store(true, Ordering::Release);
     }
 
-    /// The same file as a released segment, with its mapping.
-    pub fn reborn(&self, map: Option<MappedFile>) -> Segment {
+    /// The same file as a released segment.
+    pub fn reborn(&self) -> Segment {
         Segment {
             number: self.number,
             path: self.path.clone(),
             size: self.size,
             file: self.file.clone(),
-            map: Mutex::new(map),
+            map: Mutex::new(None),
             named: AtomicBool::new(self.is_named()),
             settled: AtomicBool::new(self.settled.load(Ordering::Acquire)),
         }
@@ -126,7 +126,7 @@ impl Maker<'_> {
             return Err(e.into());
         }
         self.or_remove(&path, || {
-            let map = lock(&old.map).take().or_else(|| self.map(&old.file, old.size));
+            let map = self.map(&old.file, old.size);
             let segment = Segment {
                 number,
                 path: path.clone(),

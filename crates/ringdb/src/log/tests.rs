@@ -185,6 +185,20 @@ fn a_segment_made_on_demand_may_overtake_a_prepared_one() {
 }
 
 #[test]
+fn a_segment_that_was_overtaken_is_not_mapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = small(Medium::Mapped);
+    let (log, mut w) = Log::create(&io(), &home(dir.path()), options, numbers(1)).unwrap();
+    log.prepare().unwrap();
+    assert_eq!(log.mapped_bytes(), 2 * options.segment_bytes);
+    // A large frame takes a number above the prepared segment's, and the next frame needs one above that.
+    for (seq, len) in [(1, 9), (2, 500_000), (3, 40_000)] {
+        w.append(seq, &[&payload(seq, len)]).unwrap();
+    }
+    assert_eq!(log.mapped_bytes(), options.segment_bytes, "the active one is the only one that is written");
+}
+
+#[test]
 fn concurrent_writers_lose_nothing() {
     for medium in MEDIA {
         let dir = tempfile::tempdir().unwrap();
