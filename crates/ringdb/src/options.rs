@@ -40,11 +40,11 @@ pub struct Options {
     /// Budget in bytes for all that the store keeps in memory: cached blocks, indexes, filters, memtables, buffers of
     /// flushes and compactions, what iterators read ahead. Default 256 MiB.
     ///
-    /// The aim: anonymous memory of the store (`RssAnon`) is at most the budget and 32 MiB. Log segments that are
+    /// Anonymous memory of the store (`RssAnon`) is at most the budget and 32 MiB. Log segments that are
     /// mapped (`RssFile`, only without `Durability::Sync`) come on top: three, of a sixteenth of the budget each,
     /// 16 MiB at most. It holds for up to eight background threads (2 MiB for each further one), and while indexes and
     /// filters, which stay in memory, leave room: about 1.5 % of the data. What one call makes comes on top: a value
-    /// larger than an eighth of the budget takes its size twice while it is put or read (the caller's copy is one of
+    /// larger than an eighth of the budget takes its size twice while it is put (the caller's copy is one of
     /// them), once for each compacting thread that merges it, and once for each table that an iterator stands on. An
     /// iterator holds one block of each level, and the memtables of its moment until it is dropped.
     /// [`crate::Stats`] says who has what.

@@ -2,9 +2,13 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 
-/// Bytes that a read returns: a key or a value. Dereferences to `[u8]`. Short ones are kept inline.
+use engineswap::mem::AlignedBuf;
+
+/// Bytes that a read returns: a key or a value. Dereferences to `[u8]`. Short ones are kept inline; a large value
+/// may be a part of the block that was read, which stays in memory for as long.
 #[derive(Clone)]
 pub struct Value(Repr);
 
@@ -15,6 +19,7 @@ const INLINE: usize = 30;
 enum Repr {
     Inline(u8, [u8; INLINE]),
     Heap(Box<[u8]>),
+    Shared(Arc<AlignedBuf>, Range<usize>),
 }
 
 impl Value {
@@ -30,12 +35,18 @@ impl Value {
         }
     }
 
+    /// `part` of a buffer, without copying it.
+    pub(crate) fn shared(buf: Arc<AlignedBuf>, part: Range<usize>) -> Value {
+        Value(Repr::Shared(buf, part))
+    }
+
     /// The bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline(n, a) => &a[..*n as usize],
             Repr::Heap(b) => b,
+            Repr::Shared(buf, part) => &buf[part.clone()],
         }
     }
 
@@ -44,6 +55,7 @@ impl Value {
         match self.0 {
             Repr::Inline(n, a) => a[..n as usize].to_vec(),
             Repr::Heap(b) => b.into_vec(),
+            Repr::Shared(buf, part) => buf[part].to_vec(),
         }
     }
 }
@@ -147,6 +159,11 @@ mod tests {
             assert_eq!(x.clone().into_vec(), v);
             assert_eq!(Value::from(v.clone()), x);
         }
+        let mut buf = AlignedBuf::zeroed(8192);
+        buf[5000..5003].copy_from_slice(b"abc");
+        let x = Value::shared(Arc::new(buf), 5000..5003);
+        assert_eq!((&x, x.clone().into_vec()), (&Value::copy_from(b"abc"), b"abc".to_vec()));
+        assert_eq!(size_of::<Value>(), 32);
         assert_eq!(Value::copy_from(b"abc"), b"abc");
         assert_eq!(format!("{:?}", Value::copy_from(b"a\x00")), "b\"a\\x00\"");
     }

@@ -139,7 +139,7 @@ impl Lookup {
     /// Takes the block that it needs; the answer if that is in it. If not, the next step goes on behind it.
     pub fn give(&mut self, view: &View, block: &Block) -> Option<Option<Value>> {
         let (table, number) = self.needed(view);
-        self.search(table, number, block.bytes())
+        self.search(table, number, block.bytes(), |value| block.value(value))
     }
 
     /// Calls `f` with every block that is not in memory and would be needed if none of them held the key.
@@ -278,7 +278,7 @@ impl Lookup {
                 prefetch(bytes, 64 * line);
             }
             probes.hits += 1;
-            if let Some(answer) = self.search(table, number, bytes) {
+            if let Some(answer) = self.search(table, number, bytes, Value::copy_from) {
                 return Ok(Some(Step::Done(answer)));
             }
         }
@@ -296,13 +296,19 @@ impl Lookup {
         table.why_not_read(self.key.as_slice()).map_or(Ok(None), |why| Err(why.clone()))
     }
 
-    /// Searches block `number` of its table and goes on behind it, or has the answer.
+    /// Searches block `number` of its table and goes on behind it, or has the answer, made by `value`.
     #[inline]
-    fn search(&mut self, table: &Table, number: u32, block: &[u8]) -> Option<Option<Value>> {
+    fn search(
+        &mut self,
+        table: &Table,
+        number: u32,
+        block: &[u8],
+        value: impl FnOnce(&[u8]) -> Value,
+    ) -> Option<Option<Value>> {
         match BlockView::trusted(block).find(self.key.as_slice(), self.seq) {
             Find::Found(entry) => {
                 self.walk.at = At::Done;
-                return Some((entry.kind == Kind::Put).then(|| Value::copy_from(entry.value)));
+                return Some((entry.kind == Kind::Put).then(|| value(entry.value)));
             }
             Find::Next if number + 1 < table.index().blocks() => self.walk.at = At::Block(number + 1),
             Find::Next | Find::Absent => self.walk.at = At::Tables,

@@ -15,12 +15,19 @@ use super::compress::Encoding;
 use super::format::unpack;
 use super::index::BlockPos;
 use super::reader::Table;
-use crate::{Error, Result};
+use crate::cache::Owner;
+use crate::{Error, Result, Value};
 
 /// What direct reads are aligned to. Reads through the page cache take a block's bytes alone.
 const ALIGN: u64 = 4096;
 /// Most blocks of one read operation.
 pub(super) const RUN_BLOCKS: u32 = 16;
+
+/// From here on it pays not to copy a value, though the block stays in memory for as long.
+const SHARED_FROM: usize = 32 << 10;
+
+/// From here on a block that is being read is charged to the budget by itself.
+const ROOM_FROM: usize = 1 << 20;
 
 /// A checked block that stays in memory as long as this lives.
 pub(crate) enum Block {
@@ -41,6 +48,17 @@ impl Block {
             Block::Own(frame) => frame,
             Block::Shared(buf, range) => &buf[range.clone()],
         }
+    }
+
+    /// `part` of the block's bytes as a value. A large one that is most of its buffer is not copied.
+    pub fn value(&self, part: &[u8]) -> Value {
+        if let Block::Shared(buf, _) = self
+            && part.len() >= SHARED_FROM.max(buf.len() / 2)
+        {
+            let start = part.as_ptr() as usize - buf.as_ptr() as usize;
+            return Value::shared(Arc::clone(buf), start..start + part.len());
+        }
+        Value::copy_from(part)
     }
 
     /// Bytes of memory besides the cache's frames.
@@ -281,6 +299,9 @@ impl Table {
         if run.fits_frames() {
             frame = self.cache().frame();
         }
+        // Room for a very large one before it is there: it may be kept, which would evict only afterwards.
+        let large = frame.is_none() && len >= ROOM_FROM;
+        let _room = large.then(|| self.cache().charge(Owner::Iterators, len as u64));
         let into = match &mut frame {
             Some(frame) => &mut frame[..len],
             None => &mut buf.insert(AlignedBuf::zeroed(len))[..],

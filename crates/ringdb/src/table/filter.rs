@@ -3,23 +3,69 @@
 //! A key's 64-bit hash picks a line of 512 bits by its upper half and bits in it by its lower half, multiplied
 //! anew for each probe (as RocksDB's FastLocalBloom does). At 10 bits a key about one absent key in a hundred
 //! passes.
+//!
+//! A line is eight little-endian words, in memory as on disk. Lines and the hashes that they are made of are mapped,
+//! not on the heap: there a merge's freed hashes stay resident under whatever was allocated after them.
+
+use engineswap::mem::AlignedBuf;
 
 /// Bytes of a line.
 pub(crate) const LINE_BYTES: usize = 64;
-/// Lines that are encoded at once.
-const ENCODED_TOGETHER: usize = 512;
 const LINE_BITS: u64 = 8 * LINE_BYTES as u64;
 /// Probes at most.
 const MAX_PROBES: u8 = 12;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
+/// So many lines, all zero at first. The buffer may be longer.
+struct Lines {
+    bytes: AlignedBuf,
+    len: usize,
+}
+
+impl Lines {
+    fn zeroed(len: usize) -> Lines {
+        Lines { bytes: AlignedBuf::zeroed(len * LINE_BYTES), len }
+    }
+
+    /// Those that count, as bytes.
+    fn encoded(&self) -> &[u8] {
+        &self.bytes[..self.len * LINE_BYTES]
+    }
+
+    /// Adds each hash's bits.
+    fn set(&mut self, bits_per_key: u32, hashes: &[[u8; 8]]) {
+        let (n, probes) = (self.len, probes_for(bits_per_key));
+        let (lines, _) = self.bytes.as_chunks_mut::<LINE_BYTES>();
+        for (i, hash) in hashes.iter().enumerate() {
+            if let Some(&ahead) = hashes.get(i + 16) {
+                latchfree::prefetch_ref(&lines[line_of(u64::from_le_bytes(ahead), n)]);
+            }
+            let hash = u64::from_le_bytes(*hash);
+            let (words, _) = lines[line_of(hash, n)].as_chunks_mut::<8>();
+            each_bit(hash, probes, |w, bit| {
+                words[w & 7] = (u64::from_le_bytes(words[w & 7]) | bit).to_le_bytes()
+            });
+        }
+    }
+
+    /// As many neighbouring lines in one as it takes to have `len`.
+    fn fold(&mut self, len: usize) {
+        let together = self.len / len;
+        let (lines, _) = self.bytes.as_chunks_mut::<LINE_BYTES>();
+        for i in 0..len {
+            let mut line = [0; LINE_BYTES];
+            for from in &lines[i * together..(i + 1) * together] {
+                line.iter_mut().zip(from).for_each(|(a, b)| *a |= b);
+            }
+            lines[i] = line;
+        }
+        self.len = len;
+    }
+}
 
 /// A filter of a table's keys. Without lines it lets everything pass.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
-    lines: Vec<Line>,
+    lines: Lines,
+    /// 0 without lines.
     probes: u8,
 }
 
@@ -57,42 +103,52 @@ fn probes_for(bits_per_key: u32) -> u8 {
     }
 }
 
+impl PartialEq for Filter {
+    fn eq(&self, other: &Filter) -> bool {
+        self.probes == other.probes && self.lines.encoded() == other.lines.encoded()
+    }
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Filter({} probes, {} lines)", self.probes, self.lines.len)
+    }
+}
+
 impl Filter {
     /// Whether a key with this [`crate::key::hash`] may be in the table; if not, it surely is not.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
-        let Some(line) = self.lines.get(line_of(hash, self.lines.len())) else { return true };
+        let (lines, _) = self.lines.bytes.as_chunks::<LINE_BYTES>();
+        let Some(line) = lines.get(line_of(hash, self.lines.len)) else { return true };
+        let (words, _) = line.as_chunks::<8>();
         let mut missing = 0;
-        each_bit(hash, self.probes, |word, bit| missing |= !line.0[word & 7] & bit);
+        each_bit(hash, self.probes, |word, bit| missing |= !u64::from_le_bytes(words[word & 7]) & bit);
         missing == 0
     }
 
     /// Starts to load the line that [`Filter::may_contain`] will read.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        if let Some(line) = self.lines.get(line_of(hash, self.lines.len())) {
+        let (lines, _) = self.lines.bytes.as_chunks::<LINE_BYTES>();
+        if let Some(line) = lines.get(line_of(hash, self.lines.len)) {
             latchfree::prefetch_ref(line);
         }
     }
 
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
-        (self.lines.capacity() * LINE_BYTES) as u64
+        self.lines.bytes.len() as u64
     }
 
     /// Bytes of the encoding.
     pub fn encoded_len(&self) -> u64 {
-        (self.lines.len() * LINE_BYTES) as u64 + 1
+        self.lines.encoded().len() as u64 + 1
     }
 
     /// Gives `f` the encoding that [`Filter::decode`] reads, in pieces: the lines, then the number of probes.
     pub fn encode<E>(&self, mut f: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
-        let mut piece = Vec::new();
-        for lines in self.lines.chunks(ENCODED_TOGETHER) {
-            piece.clear();
-            lines.iter().flat_map(|l| l.0).for_each(|word| piece.extend_from_slice(&word.to_le_bytes()));
-            f(&piece)?;
-        }
+        f(self.lines.encoded())?;
         f(&[self.probes])
     }
 
@@ -101,22 +157,16 @@ impl Filter {
         let Some((&probes, body)) = bytes.split_last() else {
             return Err("the filter is empty".into());
         };
-        let (lines, rest) = body.as_chunks::<LINE_BYTES>();
-        if !rest.is_empty() || lines.len() > u32::MAX as usize {
+        let len = body.len() / LINE_BYTES;
+        if !body.len().is_multiple_of(LINE_BYTES) || len > u32::MAX as usize {
             return Err(format!("a filter of {} bytes", body.len()));
         }
-        if probes > MAX_PROBES || (probes == 0) != lines.is_empty() {
-            return Err(format!("{probes} probes in {} lines", lines.len()));
+        if probes > MAX_PROBES || (probes == 0) != (len == 0) {
+            return Err(format!("{probes} probes in {len} lines"));
         }
-        let read = |line: &[u8; LINE_BYTES]| {
-            let (words, _) = line.as_chunks::<8>();
-            let mut out = [0; 8];
-            for (w, b) in out.iter_mut().zip(words) {
-                *w = u64::from_le_bytes(*b);
-            }
-            Line(out)
-        };
-        Ok(Filter { lines: lines.iter().map(read).collect(), probes })
+        let mut lines = Lines::zeroed(len);
+        lines.bytes[..body.len()].copy_from_slice(body);
+        Ok(Filter { lines, probes })
     }
 }
 
@@ -128,22 +178,23 @@ impl Filter {
 pub(crate) struct FilterBuilder {
     bits_per_key: u32,
     keys: u64,
-    /// In pieces: one vector would be copied as it grows, and take twice its memory.
-    full: Vec<Box<[u64]>>,
-    hashes: Vec<u64>,
-    /// A filter of all but `hashes`, once it is made early.
-    early: Vec<Line>,
+    /// In pieces of [`PIECE`]: one vector would be copied as it grows, and take twice its memory.
+    pieces: Vec<AlignedBuf>,
+    /// Hashes in the last piece; [`PIECE`] if there is none.
+    last: usize,
+    /// A filter of all that came before the pieces, once it is made early.
+    early: Option<Lines>,
 }
 
-/// Hashes of a piece.
-const PIECE: usize = 8 << 10;
+/// Hashes of a piece: as much as is mapped by itself.
+const PIECE: usize = 16 << 10;
 /// The length of a filter that is made early has this factor: so often it can be folded.
 const FOLDS: u64 = 64;
 
 impl FilterBuilder {
     /// With this many bits a key; 0 for no filter.
     pub fn new(bits_per_key: u32) -> FilterBuilder {
-        FilterBuilder { bits_per_key, keys: 0, full: Vec::new(), hashes: Vec::new(), early: Vec::new() }
+        FilterBuilder { bits_per_key, keys: 0, pieces: Vec::new(), last: PIECE, early: None }
     }
 
     /// Whether hashes are wanted at all.
@@ -155,48 +206,55 @@ impl FilterBuilder {
     #[inline]
     pub fn add(&mut self, hash: u64) {
         if self.bits_per_key > 0 {
-            if self.hashes.len() == PIECE {
+            if self.last == PIECE {
                 self.next_piece();
             }
-            self.hashes.push(hash);
+            let Some(piece) = self.pieces.last_mut() else { unreachable!("made above") };
+            piece.as_chunks_mut::<8>().0[self.last] = hash.to_le_bytes();
+            self.last += 1;
             self.keys += 1;
         }
     }
 
     #[cold]
     fn next_piece(&mut self) {
-        if !self.early.is_empty() {
-            let hashes = std::mem::take(&mut self.hashes);
-            set(self.bits_per_key, &hashes, &mut self.early);
-            self.hashes = hashes;
-            self.hashes.clear();
-            return;
+        match (&mut self.early, self.pieces.last()) {
+            (Some(lines), Some(piece)) => lines.set(self.bits_per_key, piece.as_chunks().0),
+            _ => self.pieces.push(AlignedBuf::zeroed(PIECE * 8)),
         }
-        let full = std::mem::replace(&mut self.hashes, Vec::with_capacity(PIECE));
-        self.full.push(full.into_boxed_slice());
+        self.last = 0;
+    }
+
+    /// Adds the bits of all hashes that are held, which are then gone.
+    fn set_all(&mut self, lines: &mut Lines) {
+        let last = std::mem::replace(&mut self.last, PIECE);
+        for (i, piece) in self.pieces.iter().enumerate() {
+            let hashes = if i + 1 == self.pieces.len() { last } else { PIECE };
+            lines.set(self.bits_per_key, &piece.as_chunks().0[..hashes]);
+        }
+        self.pieces.clear();
     }
 
     /// Hashes that are held.
     pub fn held(&self) -> usize {
-        self.full.len() * PIECE + self.hashes.len()
+        (self.pieces.len() * PIECE + self.last).saturating_sub(PIECE)
     }
 
     /// Makes the filter now, for about `keys` keys in the end. With more it lets more absent keys pass.
     pub fn make_early(&mut self, keys: u64) {
-        if !self.is_wanted() || !self.early.is_empty() {
+        if !self.is_wanted() || self.early.is_some() {
             return;
         }
-        let lines = self.lines_for(keys.max(self.keys)).next_multiple_of(FOLDS);
-        self.early = vec![Line([0; 8]); lines.min(u32::MAX as u64 / FOLDS * FOLDS) as usize];
-        for piece in std::mem::take(&mut self.full) {
-            set(self.bits_per_key, &piece, &mut self.early);
-        }
+        let lines = self.lines_for(keys.max(self.keys).max(1)).next_multiple_of(FOLDS);
+        let mut early = Lines::zeroed(lines.min(u32::MAX as u64 / FOLDS * FOLDS) as usize);
+        self.set_all(&mut early);
+        self.early = Some(early);
     }
 
     /// Bytes of memory that it takes, with the filter that it becomes.
     pub fn memory(&self) -> u64 {
-        let early = (self.early.len() * LINE_BYTES) as u64;
-        self.held() as u64 * 8 + if early > 0 { early } else { self.estimated_bytes() }
+        let early = self.early.as_ref().map(|lines| lines.bytes.len() as u64);
+        (self.pieces.len() * PIECE * 8) as u64 + early.unwrap_or_else(|| self.estimated_bytes())
     }
 
     /// Bytes that the filter will take.
@@ -210,7 +268,7 @@ impl FilterBuilder {
 
     /// How many lines are left of the early filter.
     fn folded(&self) -> Option<u64> {
-        let mut n = Some(self.early.len() as u64).filter(|n| *n > 0)?;
+        let mut n = self.early.as_ref()?.len as u64;
         let wanted = self.lines_for(self.keys).max(1);
         while n.is_multiple_of(2) && n / 2 >= wanted {
             n /= 2;
@@ -221,37 +279,16 @@ impl FilterBuilder {
     /// The filter.
     pub fn finish(mut self) -> Filter {
         if self.keys == 0 {
-            return Filter::default();
+            return Filter { lines: Lines::zeroed(0), probes: 0 };
         }
         let folded = self.folded();
-        let mut lines = std::mem::take(&mut self.early);
-        if folded.is_none() {
-            lines = vec![Line([0; 8]); self.lines_for(self.keys).min(u32::MAX as u64) as usize];
-        }
-        self.full
-            .iter()
-            .map(|p| &p[..])
-            .chain([&self.hashes[..]])
-            .for_each(|p| set(self.bits_per_key, p, &mut lines));
-        while folded.is_some_and(|n| n < lines.len() as u64) {
-            for i in 0..lines.len() / 2 {
-                let (a, b) = (lines[2 * i], lines[2 * i + 1]);
-                lines[i] = Line(std::array::from_fn(|w| a.0[w] | b.0[w]));
-            }
-            lines.truncate(lines.len() / 2);
+        let direct = self.lines_for(self.keys).min(u32::MAX as u64) as usize;
+        let mut lines = self.early.take().unwrap_or_else(|| Lines::zeroed(direct));
+        self.set_all(&mut lines);
+        if let Some(n) = folded {
+            lines.fold(n as usize);
         }
         Filter { lines, probes: probes_for(self.bits_per_key) }
-    }
-}
-
-fn set(bits_per_key: u32, hashes: &[u64], lines: &mut [Line]) {
-    let (n, probes) = (lines.len(), probes_for(bits_per_key));
-    for (i, &hash) in hashes.iter().enumerate() {
-        if let Some(&ahead) = hashes.get(i + 16) {
-            latchfree::prefetch_ref(&lines[line_of(ahead, n)]);
-        }
-        let line = &mut lines[line_of(hash, n)];
-        each_bit(hash, probes, |word, bit| line.0[word & 7] |= bit);
     }
 }
 
