@@ -371,12 +371,6 @@ pub struct FreeFrame {
 }
 
 impl FreeFrame {
-    /// Shares the frame as it is, outside of any slot.
-    pub fn into_pinned(self) -> PinnedFrame {
-        let (arena, id) = self.into_parts();
-        PinnedFrame { arena, id }
-    }
-
     /// Takes the frame apart without letting it go: its count of 1 is the caller's.
     pub(super) fn into_parts(self) -> (Arc<FrameArena>, u32) {
         let f = std::mem::ManuallyDrop::new(self);

@@ -216,7 +216,8 @@ mod tests {
         let at = a.as_ptr();
         assert!(a.len() == 512 && at.align_offset(512) == 0);
         a[511] = 9;
-        let p = a.into_pinned();
+        let p = a.share();
+        drop(a);
         let q = p.clone();
         drop(p);
         assert!(q[511] == 9 && q.as_ptr() == at);

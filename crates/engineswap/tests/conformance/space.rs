@@ -88,7 +88,7 @@ fn removed_files_give_it_back(io: &Io, place: &FileSystem) {
             }
             // A worker of the kernel lets go of a file a moment after it has told what came of the request.
             assert!(
-                tries < 1000,
+                tries < 20_000,
                 "round {round}: {} pages, {:?}",
                 left.len(),
                 done.last().map(|d| &d.result)

@@ -39,13 +39,6 @@ pub(super) fn record(shared: &Arc<Shared>) -> &Record {
     unsafe { &*record }
 }
 
-/// The calling thread's record, if it has one.
-pub(super) fn known(shared: &Arc<Shared>) -> Option<&Record> {
-    let found = MINE.try_with(|m| m.find(shared)).ok().flatten()?;
-    // SAFETY: as in `record`.
-    Some(unsafe { &*found })
-}
-
 #[cold]
 fn look_up(shared: &Arc<Shared>) -> &Record {
     let found = MINE.try_with(|m| m.find(shared).unwrap_or_else(|| m.add(shared)));

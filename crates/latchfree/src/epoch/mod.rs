@@ -84,11 +84,6 @@ impl Collector {
         Guard { shared: &self.0, record, _not_send: PhantomData }
     }
 
-    /// Whether the calling thread holds a guard: then nothing that it retires is dropped before it lets go.
-    pub fn is_pinned(&self) -> bool {
-        local::known(&self.0).is_some_and(|r| r.guards.get() > 0)
-    }
-
     /// Drops what no guard holds up any more. Retiring and unpinning do this by themselves.
     pub fn collect(&self) {
         self.0.collect();
