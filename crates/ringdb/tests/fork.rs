@@ -10,7 +10,9 @@ use executor::{block_on, poll_once};
 use ringdb::{Db, Durability, Error, ErrorKind, Options, WriteBatch, WriteOptions};
 
 fn options(d: Durability) -> Options {
-    Options::default().with_cache_bytes(2 << 20).with_memtable_bytes(64 << 10).with_durability(d)
+    // Not through the page cache, which would answer a read at once.
+    let options = Options::default().with_cache_bytes(2 << 20).with_memtable_bytes(64 << 10);
+    options.with_durability(d).with_direct_reads(true)
 }
 
 /// What the child does with what it has inherited.
@@ -38,6 +40,7 @@ fn child(dir: &std::path::Path, db: Db) {
     refused("iter", db.iter().next().unwrap().map(drop).unwrap_err());
     refused("get_async", block_on(db.get_async("parent")).map(drop).unwrap_err());
     refused("multi_get_async", block_on(db.multi_get_async(&["parent", "000"])).map(drop).unwrap_err());
+    refused("range_async", block_on(db.range_async(..).next()).unwrap().map(drop).unwrap_err());
     let snapshot = db.snapshot();
     refused("a snapshot", snapshot.get("parent").map(drop).unwrap_err());
     drop(snapshot);
@@ -46,6 +49,12 @@ fn child(dir: &std::path::Path, db: Db) {
     // The parent still has the lock.
     let e = Db::open(dir, options(Durability::Process).with_io("posix")).map(drop).unwrap_err();
     assert!(matches!(e, Error::Locked(_)), "{e}");
+}
+
+/// Whether a stream's first pair has to be waited for.
+fn stream_waits(stream: &mut ringdb::RangeStream) -> bool {
+    let next = std::pin::pin!(stream.next());
+    next.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending()
 }
 
 #[test]
@@ -64,6 +73,8 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
             db.write_async(WriteBatch::new(), &WriteOptions::default().durability(Durability::Sync));
         let _ = poll_once(&mut write);
         let mut read = db.get_async("parent");
+        let mut stream = db.range_async(..);
+        assert!(stream_waits(&mut stream), "{d:?}: all is in memory");
         assert!(reads.iter_mut().map(poll_once).any(|poll| poll.is_pending()), "{d:?}: all is in memory");
         let _ = poll_once(&mut read);
         let handle = db.clone();
@@ -75,6 +86,9 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
             unsafe { libc::alarm(60) };
             let done = catch_unwind(AssertUnwindSafe(|| {
                 drop((old, snapshot, handle));
+                let e = block_on(stream.next()).unwrap().unwrap_err();
+                assert!(e.to_string().contains("fork"), "{e}");
+                drop(stream);
                 if let Err(e) = block_on(read) {
                     assert!(e.to_string().contains("fork") || e.to_string().contains("again"), "{e}");
                 }
@@ -90,6 +104,12 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
         assert_eq!(status, 0, "{d:?}: the child failed (see above), or hung");
 
         assert_eq!(old.count(), 201, "{d:?}");
+        let mut pairs = 0;
+        while let Some(pair) = block_on(stream.next()) {
+            pair.unwrap();
+            pairs += 1;
+        }
+        assert_eq!(pairs, 201, "{d:?}");
         for read in reads {
             match block_on(read) {
                 Ok(value) => assert_eq!(value.as_deref(), Some(&[b'v'; 1000][..])),

@@ -62,6 +62,8 @@ fn options(durability: Durability) -> Options {
         .with_memtable_bytes(64 << 10)
         .with_cache_bytes(8 << 20)
         .with_background_threads(2)
+        // The page cache would answer asynchronous reads at once.
+        .with_direct_reads(true)
 }
 
 fn open(dir: &std::path::Path, durability: Durability) -> Db {
@@ -248,6 +250,17 @@ fn readers(dir: &std::path::Path, close: bool) {
                 let keys: Vec<u8> = (0..6).map(|i| 3 * i + t).collect();
                 let all = join_all(keys.iter().map(|n| db.get_async([*n])));
                 keys.into_iter().zip(all).for_each(|(n, got)| check(n, got));
+                let mut stream = db.range_async([10 * t]..=[10 * t + 9]);
+                for n in 10 * t..10 * t + 10 {
+                    match block_on(stream.next()) {
+                        Some(Ok((key, value))) => {
+                            assert_eq!(*key, [n]);
+                            check(n, Ok(Some(value)));
+                        }
+                        Some(Err(ringdb::Error::Closed)) if close => break,
+                        other => panic!("{n}: {other:?}"),
+                    }
+                }
                 match block_on(db.multi_get_async(&[[t + 30], [t + 10], [t + 40]])) {
                     Ok(all) => {
                         [t + 30, t + 10, t + 40].into_iter().zip(all).for_each(|(n, got)| check(n, Ok(got)))
