@@ -7,7 +7,8 @@ use ringdb::{
 };
 
 use crate::executor::{block_on, join_all, poll_once};
-use crate::op::Key;
+use crate::op::{How, Key, Limits};
+use crate::subject::take;
 
 /// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,33 @@ impl Reader<'_> {
                 found.into_iter().map(|got| got.expect("an answer")).collect()
             }
         }
+    }
+}
+
+impl Reader<'_> {
+    /// Pairs of a range; `n` varies the way.
+    pub fn scan(
+        &self,
+        calls: Calls,
+        limits: &Limits,
+        options: &ReadOptions,
+        (how, count, n): (How, usize, usize),
+    ) -> Vec<ringdb::Result<(Value, Value)>> {
+        // A stream has one end.
+        if calls != Calls::Futures || how != How::Forward {
+            return take(on!(self, x => x.range_with(limits.clone(), options)), how, count);
+        }
+        let options = if n.is_multiple_of(4) { options.with_deadline(LONG) } else { *options };
+        let mut stream = on!(self, x => x.range_async_with(limits.clone(), &options));
+        block_on(async {
+            let mut pairs = Vec::new();
+            while pairs.len() < count
+                && let Some(pair) = stream.next().await
+            {
+                pairs.push(pair);
+            }
+            pairs
+        })
     }
 }
 

@@ -228,7 +228,7 @@ impl Subject for Store {
             }
             Op::Scan { view, limits, how, count } => {
                 let Some(r) = self.reader(*view) else { return NOTHING.into() };
-                pairs(take(on!(r, x => x.range_with(limits.clone(), &self.options())), *how, *count))
+                pairs(r.scan(self.settings.calls, limits, &self.options(), (*how, *count, self.done)))
             }
             Op::Prefix { view, prefix, how, count } => {
                 let Some(r) = self.reader(*view) else { return NOTHING.into() };
