@@ -5,6 +5,7 @@
 mod executor;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use executor::{block_on, poll_once};
 use ringdb::{Db, Durability, Error, ErrorKind, Options, WriteBatch, WriteOptions};
@@ -57,6 +58,30 @@ fn stream_waits(stream: &mut ringdb::RangeStream) -> bool {
     next.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending()
 }
 
+/// 0 in the child, which is ended by a signal if it hangs.
+fn fork() -> libc::pid_t {
+    // SAFETY: the child allocates and locks, which glibc's fork allows, and ends without running what is the parent's.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: a plain system call.
+        unsafe { libc::alarm(60) };
+    }
+    pid
+}
+
+/// Ends the child.
+fn exit(good: bool) -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(i32::from(!good)) }
+}
+
+fn wait_for(child: libc::pid_t, d: Durability) {
+    let mut status = -1;
+    // SAFETY: the kernel fills `status`.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "{d:?}: the child failed (see above), or hung");
+}
+
 #[test]
 fn a_child_changes_nothing_and_its_parent_goes_on() {
     for d in [Durability::Process, Durability::Sync, Durability::None] {
@@ -78,12 +103,8 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
         assert!(reads.iter_mut().map(poll_once).any(|poll| poll.is_pending()), "{d:?}: all is in memory");
         let _ = poll_once(&mut read);
         let handle = db.clone();
-        // SAFETY: the child allocates and locks, which glibc's fork allows, and ends without running what is the
-        // parent's.
-        let pid = unsafe { libc::fork() };
+        let pid = fork();
         if pid == 0 {
-            // SAFETY: a plain system call. If it hangs, a signal ends it.
-            unsafe { libc::alarm(60) };
             let done = catch_unwind(AssertUnwindSafe(|| {
                 drop((old, snapshot, handle));
                 assert!(block_on(stream.next()).unwrap().unwrap_err().to_string().contains("fork"));
@@ -94,13 +115,9 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
                 drop((reads, write));
                 child(dir.path(), db);
             }));
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(i32::from(done.is_err())) };
+            exit(done.is_ok());
         }
-        let mut status = -1;
-        // SAFETY: the kernel fills `status`.
-        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-        assert_eq!(status, 0, "{d:?}: the child failed (see above), or hung");
+        wait_for(pid, d);
 
         assert_eq!(old.count(), 201, "{d:?}");
         let pairs = std::iter::from_fn(|| block_on(stream.next()));
@@ -125,5 +142,51 @@ fn a_child_changes_nothing_and_its_parent_goes_on() {
         assert_eq!(db.get("child").unwrap(), None, "{d:?}");
         assert_eq!(db.iter().count(), 301, "{d:?}");
         assert!(db.verify().unwrap().is_ok());
+    }
+}
+
+#[test]
+fn what_is_on_its_way_is_refused_in_the_child_and_goes_on_in_the_parent() {
+    for d in [Durability::Process, Durability::Sync] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), options(d)).unwrap();
+        (0..200).for_each(|i| db.put(format!("{i:03}"), vec![b'v'; 1000]).unwrap());
+        db.flush().unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put("late", "x");
+        let how =
+            WriteOptions::default().durability(Durability::Sync).with_deadline(Duration::from_secs(1000));
+        let (mut late, mut sync) = (db.write_async(batch, &how), db.sync_async());
+        assert!(poll_once(&mut late).is_pending() && poll_once(&mut sync).is_pending());
+        let mut reads = db.reads(200).unwrap();
+        (0..200).for_each(|i| reads.submit(i, format!("{i:03}")).unwrap());
+        // Finds an answer in memory, or begins the reads.
+        let left = 200 - usize::from(reads.poll().is_some());
+        let pid = fork();
+        if pid == 0 {
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                let refused = |result: ringdb::Result<()>| {
+                    assert!(result.is_err_and(|e| e.to_string().contains("fork")));
+                };
+                refused(block_on(late));
+                refused(block_on(sync));
+                refused(reads.submit(1000, "000"));
+                refused(reads.wait(200).map(drop));
+                while reads.poll().is_some() {}
+                drop((reads, db));
+            }));
+            exit(done.is_ok());
+        }
+        wait_for(pid, d);
+        block_on(late).unwrap();
+        block_on(sync).unwrap();
+        assert_eq!(reads.wait(left).unwrap(), left);
+        for _ in 0..left {
+            let (tag, value) = reads.poll().unwrap();
+            assert!(tag < 200 && value.unwrap().is_some_and(|v| v[..] == [b'v'; 1000]));
+        }
+        assert!(db.get("late").unwrap().is_some());
+        drop(reads);
+        db.close().unwrap();
     }
 }

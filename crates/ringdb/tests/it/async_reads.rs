@@ -69,6 +69,14 @@ fn every_executor_reads_what_a_get_reads_on_every_engine() {
             let all = block_on(db.multi_get_async(&keys)).unwrap();
             assert_eq!(all.len(), some.len());
             some.iter().zip(all).for_each(|(i, got)| check(*i, Ok(got)));
+            let (few, other) = (&keys[..300], &keys[300..600]);
+            let task = tokio.spawn(db.multi_get_async(few));
+            let all = smol::block_on(smol::spawn(db.multi_get_async(other))).unwrap();
+            some[300..600].iter().zip(all).for_each(|(i, got)| check(*i, Ok(got)));
+            some[..300]
+                .iter()
+                .zip(tokio.block_on(task).unwrap().unwrap())
+                .for_each(|(i, got)| check(*i, Ok(got)));
             let stats = db.stats();
             let read = stats.async_reads + if direct { 0 } else { stats.async_page_cache_reads };
             assert!(read > 1000 && stats.async_submissions <= stats.async_reads, "{stats:?}");
@@ -277,7 +285,7 @@ fn closing_answers_everybody() {
 }
 
 /// A waker of which each wake panics.
-struct Panics;
+pub struct Panics;
 
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
@@ -301,11 +309,13 @@ fn a_waker_that_panics_harms_nobody_else() {
 }
 
 /// A waker that holds the store.
-struct Owner(Mutex<Option<Db>>);
+pub struct Owner(pub Mutex<Option<Db>>);
 
 impl Wake for Owner {
     fn wake(self: Arc<Self>) {
-        drop(self.0.lock().unwrap().take());
+        // Not with the lock held: closing may wake others that have this waker.
+        let db = self.0.lock().unwrap().take();
+        drop(db);
     }
 }
 

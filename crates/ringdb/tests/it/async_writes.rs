@@ -3,8 +3,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
+use crate::async_reads::{Owner, Panics};
 use crate::executor::{block_on, join_all, poll_once};
 use crate::support;
 
@@ -49,6 +52,8 @@ fn every_executor_writes_on_every_engine_at_every_level() {
             block_on(default).unwrap();
             assert_eq!(db.iter().count(), 901);
             tokio.block_on(tokio.spawn(db.sync_async())).unwrap().unwrap();
+            smol::block_on(smol::spawn(db.sync_async())).unwrap();
+            block_on(db.sync_async()).unwrap();
             drop(db);
             let db = Db::open(dir.path(), options(engine, store)).unwrap();
             for n in 0..900 {
@@ -198,6 +203,9 @@ fn a_full_disk_and_a_dying_one() {
             let blocking = db.write(batch("k", "v"), &level(Durability::Sync));
             if stops {
                 assert!(matches!(failed, Error::Stopped(_)), "{store:?}, {plan}: {failed}");
+                // Everybody who waits is told.
+                let all = join_all((0..300).map(write));
+                assert!(all.iter().all(|done| matches!(done, Err(Error::Stopped(_)))), "{all:?}");
                 assert!(matches!(blocking, Err(Error::Stopped(_))));
                 assert!(matches!(block_on(write(1000)), Err(Error::Stopped(_))));
                 assert!(matches!(block_on(db.sync_async()), Err(Error::Stopped(_))));
@@ -207,6 +215,104 @@ fn a_full_disk_and_a_dying_one() {
                 disk.set_plan(Plan::none());
                 let now = block_on(write(1000));
                 assert_eq!(now.is_ok(), db.stats().stopped.is_none(), "{store:?}, {plan}: {failed}, {now:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_that_dies_under_many_writes_answers_all() {
+    for store in [Durability::Process, Durability::Sync] {
+        let disk = Disk::new(1);
+        let options = options("sim", store).with_log_segment_bytes(64 << 10);
+        let db = Db::open_with_env("/db", options, disk.io(), ringdb::SystemEnv::shared()).unwrap();
+        let write = |n: u32| db.write_async(batch(n.to_be_bytes(), vec![1; 3000]), &level(Durability::Sync));
+        // In lots, so that some are through before it dies.
+        let mut done = Vec::new();
+        for lot in 0..50 {
+            if lot == 10 {
+                disk.set_plan(Plan::parse("on write,fsync,fdatasync after 5 EIO").unwrap());
+            }
+            done.extend(join_all((lot * 20..lot * 20 + 20).map(write)));
+        }
+        let through = done.iter().take_while(|done| done.is_ok()).count();
+        assert!((200..1000).contains(&through), "{store:?}: {through}, {:?}", done.get(through));
+        assert!(done[through..].iter().all(|done| matches!(done, Err(Error::Stopped(_)))), "{store:?}");
+        drop(db);
+        let left = disk.crash(1);
+        let db =
+            Db::open_with_env("/db", Options::default(), left.io(), ringdb::SystemEnv::shared()).unwrap();
+        for n in 0..through as u32 {
+            assert!(db.get(n.to_be_bytes()).unwrap().is_some(), "{store:?}: {n} of {through}");
+        }
+    }
+}
+
+#[test]
+fn a_waker_that_panics_harms_no_other_writer() {
+    let waker = Waker::from(Arc::new(Panics));
+    let soon = level(Durability::Sync).with_deadline(Duration::ZERO);
+    for store in LEVELS {
+        let dir = temp();
+        let db = Db::open(dir.path(), options("auto", store)).unwrap();
+        let mut left: Vec<(u32, WriteFuture)> = Vec::new();
+        for n in 0..60u32 {
+            // In turn by the committer, and by the reactor when the time is over.
+            let how = if n % 2 == 0 { level(Durability::Sync) } else { soon };
+            let mut write = db.write_async(batch(n.to_be_bytes(), "x"), &how);
+            if Pin::new(&mut write).poll(&mut Context::from_waker(&waker)).is_pending() {
+                left.push((n, write));
+            }
+            block_on(db.write_async(batch("other", n.to_be_bytes()), &level(Durability::Sync))).unwrap();
+        }
+        assert!(left.len() > 50, "{store:?}: {} waited", left.len());
+        for (n, write) in left {
+            match block_on(write) {
+                Ok(()) => assert!(db.get(n.to_be_bytes()).unwrap().is_some(), "{store:?}: {n}"),
+                Err(e) => assert!(n % 2 == 1 && matches!(e, Error::TimedOut), "{store:?}: {e}"),
+            }
+        }
+        block_on(db.sync_async()).unwrap();
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn the_store_may_end_in_a_waker_of_a_write() {
+    for engine in support::engines() {
+        for store in [Durability::Process, Durability::Sync] {
+            let dir = temp();
+            let db = Db::open(dir.path(), options(engine, store)).unwrap();
+            let write = |n: u32| db.write_async(batch(n.to_be_bytes(), [7; 500]), &level(Durability::Sync));
+            let mut writes: Vec<_> = (0..300).map(write).collect();
+            let owner = Arc::new(Owner(Mutex::new(Some(db))));
+            let waker = Waker::from(Arc::clone(&owner));
+            let mut waits =
+                |w: &mut WriteFuture| Pin::new(w).poll(&mut Context::from_waker(&waker)).is_pending();
+            let waiting: Vec<bool> = writes.iter_mut().map(&mut waits).collect();
+            let start = Instant::now();
+            while owner.0.lock().unwrap().is_some() {
+                assert!(start.elapsed().as_secs() < 100, "nobody was woken");
+                std::thread::yield_now();
+            }
+            let done = writes.into_iter().zip(waiting).map(|(w, waits)| waits.then(|| block_on(w)));
+            let done: Vec<_> = done.collect();
+            let open = || loop {
+                match Db::open(dir.path(), options(engine, store)) {
+                    // Its lock is given up as soon as the waker is through.
+                    Err(Error::Locked(_)) if start.elapsed().as_secs() < 100 => std::thread::yield_now(),
+                    db => return db.unwrap(),
+                }
+            };
+            let db = open();
+            for (n, done) in (0u32..).zip(done) {
+                match done {
+                    Some(Ok(())) => {
+                        assert!(db.get(n.to_be_bytes()).unwrap().is_some(), "{engine}, {store:?}: {n}")
+                    }
+                    Some(Err(Error::Closed)) | None => {}
+                    Some(Err(e)) => panic!("{engine}, {store:?}: {e}"),
+                }
             }
         }
     }
