@@ -120,8 +120,7 @@ fn look_at(
         return Ok(Err(format!("writer {w} at {found:?}: {got:?} instead of {expect:?}")));
     }
     let mut scanned = vec![None; KEYS as usize];
-    for kv in snapshot.prefix(format!("{w}/")) {
-        let (k, v) = kv?;
+    for (k, v) in ways.pairs(snapshot, &format!("{w}/"))? {
         if let Some(k) = std::str::from_utf8(&k[2..]).ok().and_then(|k| k.parse::<usize>().ok()) {
             scanned[k] = Some(number(Some(&v)));
         }

@@ -120,6 +120,25 @@ impl<'a> Ways<'a> {
         }
     }
 
+    /// All pairs below a prefix.
+    pub fn pairs(&self, from: &Snapshot, prefix: &str) -> Result<Vec<(Value, Value)>> {
+        if self.below(2) == 0 {
+            return from.prefix(prefix).collect();
+        }
+        let (mut stream, mut pairs) = (from.prefix_async(prefix), Vec::new());
+        while let Some(pair) = block_on(self.env, Box::pin(stream.next())) {
+            pairs.push(pair?);
+            // Given up in the middle of a step, it goes on with the same pair.
+            if self.below(8) == 0 {
+                let gone = Task::new(Box::pin(stream.next())).poll();
+                if let Poll::Ready(pair) = gone {
+                    pairs.extend(pair.transpose()?);
+                }
+            }
+        }
+        Ok(pairs)
+    }
+
     /// A future for each key, waited for in another order; some are dropped and made anew.
     fn each(&self, from: &Snapshot, keys: &[String]) -> Result<Values> {
         let mut found = vec![None; keys.len()];
