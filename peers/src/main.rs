@@ -14,6 +14,7 @@ mod report;
 mod run;
 mod scenario;
 mod stores;
+mod tasks;
 mod work;
 
 #[derive(Parser)]

@@ -86,7 +86,7 @@ pub fn child(args: &ChildArgs) -> Result<(), String> {
     let store = args.store.open(&args.dir, &scenario).map_err(said)?;
     for row in scenario.rows {
         let ops = scenario.ops(row, args.scale);
-        let figure: Figure = crate::work::measure(&*store, &scenario, row, ops, &args.dir, args.round)
+        let figure: Figure = crate::work::measure(&store, &scenario, row, ops, &args.dir, args.round)
             .map_err(|e| format!("{}: {e}", row.name))?;
         let line = serde_json::to_string(&figure).map_err(|e| e.to_string())?;
         writeln!(std::io::stdout(), "{line}").map_err(|e| e.to_string())?;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::tasks::Tasks;
+
 /// Pairs of one size under one setting, and what is done with them, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
@@ -42,6 +44,8 @@ pub enum Work {
     Get,
     GetMissing,
     MultiGet(usize),
+    /// Gets of one key each, by tasks.
+    Tasks(Tasks),
     /// From a random key, so many rows.
     Seek(usize),
     /// All rows.
@@ -141,6 +145,31 @@ pub const ALL: &[Scenario] = &[
         ..SMALL
     },
     Scenario {
+        name: "tasks-cached",
+        about: "requests of one key each from tasks, a cache of 1 GiB: everything fits",
+        pairs: 2_000_000,
+        cache_bytes: 1024 * MIB,
+        rows: TASKS,
+        ..SMALL
+    },
+    Scenario {
+        name: "tasks-page-cache",
+        about: "the same, a cache of 32 MiB and memory free for the page cache",
+        pairs: 2_000_000,
+        cache_bytes: 32 * MIB,
+        rows: TASKS,
+        ..SMALL
+    },
+    Scenario {
+        name: "tasks-direct",
+        about: "the same, a cache of 32 MiB and direct reads",
+        pairs: 2_000_000,
+        cache_bytes: 32 * MIB,
+        direct: true,
+        rows: TASKS,
+        ..SMALL
+    },
+    Scenario {
         name: "sync-store",
         about: "every write durable: the store is told so",
         pairs: 1_000_000,
@@ -217,6 +246,23 @@ const VALUES: &[Row] = &[
     row("get", Work::Get, 1, 200_000),
     row("seek + 10", Work::Seek(10), 1, 40_000),
     row("full scan", Work::Scan, 1, 1),
+];
+
+const fn tasks(name: &'static str, tasks: usize, pool: usize, ops: u64) -> Row {
+    row(name, Work::Tasks(Tasks { tasks, pool }), 1, ops)
+}
+
+/// ringdb's tasks wait for futures; the others' for a pool of so many threads.
+const TASKS: &[Row] = &[
+    FILL,
+    SETTLE,
+    tasks("1 task, pool of 16", 1, 16, 30_000),
+    tasks("16 tasks, pool of 16", 16, 16, 150_000),
+    tasks("64 tasks, pool of 16", 64, 16, 150_000),
+    tasks("64 tasks, pool of 64", 64, 64, 150_000),
+    tasks("1,024 tasks, pool of 16", 1024, 16, 200_000),
+    tasks("1,024 tasks, pool of 64", 1024, 64, 200_000),
+    tasks("10,000 tasks, pool of 64", 10_000, 64, 200_000),
 ];
 
 impl Scenario {

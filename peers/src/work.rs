@@ -1,8 +1,8 @@
 //! Does one row of a scenario on an open store, and measures it.
 
 use std::path::Path;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -86,7 +86,7 @@ fn disk(dir: &Path) -> u64 {
 
 /// Does `row` and measures it.
 pub fn measure(
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     s: &Scenario,
     row: &Row,
     ops: u64,
@@ -121,10 +121,19 @@ pub fn measure(
 type Times = Histogram<u64>;
 
 /// Keys, and the times of operations.
-fn all_threads(store: &dyn Store, s: &Scenario, row: &Row, ops: u64, round: u32) -> Result<(u64, Times)> {
+fn all_threads(
+    store: &Arc<dyn Store>,
+    s: &Scenario,
+    row: &Row,
+    ops: u64,
+    round: u32,
+) -> Result<(u64, Times)> {
     if row.work == Work::Settle {
         store.settle()?;
         return Ok((1, Histogram::new(3)?));
+    }
+    if let Work::Tasks(how) = row.work {
+        return crate::tasks::gets(store, how, (s.pairs, s.value_bytes), ops, round);
     }
     let values = bytes_for_values(s.value_bytes);
     let next = AtomicU64::new(0);
@@ -134,7 +143,7 @@ fn all_threads(store: &dyn Store, s: &Scenario, row: &Row, ops: u64, round: u32)
             let (values, next, start) = (&values, &next, &start);
             scope.spawn(move || {
                 let seed = u64::from(round) << 32 | t;
-                let mut thread = Thread { store, s, values, rng: SmallRng::seed_from_u64(seed) };
+                let mut thread = Thread { store: &**store, s, values, rng: SmallRng::seed_from_u64(seed) };
                 start.wait();
                 thread.run(row, ops, next)
             })
@@ -228,7 +237,7 @@ impl Thread<'_> {
                 }
                 return Ok(rows);
             }
-            Work::Settle => unreachable!("done apart"),
+            Work::Settle | Work::Tasks(_) => unreachable!("done apart"),
         }
         Ok(1)
     }

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::scenario::Scenario;
 
@@ -12,6 +14,9 @@ mod rocksdb;
 
 pub type Key = [u8; 16];
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// A get that a task waits for.
+pub type Found = Pin<Box<dyn Future<Output = Result<Option<usize>>> + Send>>;
 
 /// Memtables of all that have them.
 pub const MEMTABLE_BYTES: u64 = 64 << 20;
@@ -44,23 +49,27 @@ impl Kind {
         !scenario.direct || !matches!(self, Kind::Fjall | Kind::Lmdb)
     }
 
-    pub fn open(self, dir: &Path, scenario: &Scenario) -> Result<Box<dyn Store>> {
+    pub fn open(self, dir: &Path, scenario: &Scenario) -> Result<Arc<dyn Store>> {
         Ok(match self {
-            Kind::Ringdb => Box::new(ringdb::open(dir, scenario)?),
-            Kind::Rocksdb => Box::new(rocksdb::open(dir, scenario, false)?),
-            Kind::RocksdbTuned => Box::new(rocksdb::open(dir, scenario, true)?),
-            Kind::Fjall => Box::new(fjall::open(dir, scenario)?),
-            Kind::Lmdb => Box::new(lmdb::open(dir, scenario)?),
+            Kind::Ringdb => Arc::new(ringdb::open(dir, scenario)?),
+            Kind::Rocksdb => Arc::new(rocksdb::open(dir, scenario, false)?),
+            Kind::RocksdbTuned => Arc::new(rocksdb::open(dir, scenario, true)?),
+            Kind::Fjall => Arc::new(fjall::open(dir, scenario)?),
+            Kind::Lmdb => Arc::new(lmdb::open(dir, scenario)?),
         })
     }
 }
 
 /// A store, used by many threads at once. What is read is looked at: every call returns lengths of what it saw.
-pub trait Store: Sync {
+pub trait Store: Send + Sync {
     fn put(&self, key: &Key, value: &[u8], sync: bool) -> Result<()>;
     /// All or nothing.
     fn put_all(&self, pairs: &[(Key, &[u8])], sync: bool) -> Result<()>;
     fn get(&self, key: &Key) -> Result<Option<usize>>;
+    /// The same for a task, if the store can do it without blocking one.
+    fn get_future(&self, _key: &Key) -> Option<Found> {
+        None
+    }
     /// How many were found.
     fn multi_get(&self, keys: &[Key]) -> Result<usize>;
     /// Rows from `from` on, at most `rows`.

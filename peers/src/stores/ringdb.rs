@@ -2,7 +2,7 @@ use std::path::Path;
 
 use ringdb::{Compression, Db, Durability, Options, WriteBatch, WriteOptions};
 
-use super::{FILTER_BITS, Key, MEMTABLE_BYTES, Result, Store, look};
+use super::{FILTER_BITS, Found, Key, MEMTABLE_BYTES, Result, Store, look};
 use crate::scenario::Scenario;
 
 pub struct Ringdb(Db);
@@ -41,6 +41,11 @@ impl Store for Ringdb {
 
     fn get(&self, key: &Key) -> Result<Option<usize>> {
         Ok(self.0.get(key)?.map(|v| look(&v)))
+    }
+
+    fn get_future(&self, key: &Key) -> Option<Found> {
+        let found = self.0.get_async(key);
+        Some(Box::pin(async { Ok(found.await?.map(|v| look(&v))) }))
     }
 
     fn multi_get(&self, keys: &[Key]) -> Result<usize> {
