@@ -134,7 +134,13 @@ fn what_cannot_be_done_is_refused_with_the_right_status() {
 fn stopping_lets_a_request_under_way_end() {
     let mut server = Server::start();
     let mut stream = server.connect();
-    stream.write_all(b"PUT /keys/late HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf ").unwrap();
+    let head = b"PUT /keys/late HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n";
+    stream.write_all(head).unwrap();
+    // It is under way once the server asks for the body; a connection without a request would be closed.
+    let mut go_on = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+    stream.read_exact(&mut go_on).unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"half ").unwrap();
     let mut idle = server.connect();
     idle.write_all(b"GET /keys/a HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     idle.read_exact(&mut [0; 12]).unwrap();
