@@ -144,7 +144,16 @@ impl Index {
         if let Some(l) = positions.large.iter().filter(unpacks).find(|l| l.units > MAX_PACKED_UNITS) {
             return Err(format!("block {} is compressed and of {} units", l.block, l.units));
         }
-        Ok(Index::assemble(block_bytes, separators, ends, positions))
+        let index = Index::assemble(block_bytes, separators, ends, positions);
+        // Who reads a plain block into place takes one length for the other.
+        let wrong = |n: &u32| {
+            let pos = index.block_pos(*n);
+            pos.encoding == Encoding::Plain && pos.stored_len != pos.block_len
+        };
+        match (0..index.blocks()).filter(|_| packed == 1).find(wrong) {
+            Some(n) => Err(format!("block {n} is not compressed and has two lengths")),
+            None => Ok(index),
+        }
     }
 }
 
@@ -258,10 +267,25 @@ mod tests {
             (1 << 30, Encoding::Plain, true),
         ] {
             let mut b = IndexBuilder::new(4096);
-            b.add(b"k", len, Some((100, encoding)));
+            let stored = if encoding == Encoding::Plain { len } else { 100 };
+            b.add(b"k", len, Some((stored, encoding)));
             let mut bytes = vec![];
             b.finish().encode(&mut bytes);
             assert_eq!(Index::decode(&bytes, 4096).is_ok(), good, "{len} {encoding:?}");
+        }
+    }
+
+    #[test]
+    fn a_plain_block_is_as_long_on_disk_as_in_memory() {
+        for (len, stored) in [(4096, 100), (4096, 8192), (8192, 4096), (8192, 0)] {
+            for good in [true, false] {
+                let mut b = IndexBuilder::new(4096);
+                b.add(b"a", 4096, Some((100, Encoding::Lz4)));
+                b.add(b"k", len, Some((if good { len } else { stored }, Encoding::Plain)));
+                let mut bytes = vec![];
+                b.finish().encode(&mut bytes);
+                assert_eq!(Index::decode(&bytes, 4096).is_ok(), good, "{len} {stored}");
+            }
         }
     }
 
