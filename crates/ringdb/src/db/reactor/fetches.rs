@@ -21,6 +21,10 @@ use crate::{Error, Result, Value};
 /// Bytes in flight at most (but one block, however large).
 const IN_FLIGHT_BYTES: u64 = 16 << 20;
 
+/// From so many on, what waits is looked through for what nobody wants any more, each time that it has doubled: behind
+/// a device that hangs it would pile up.
+const SWEEP_FROM: usize = 1024;
+
 /// Whom an answer is for.
 pub(crate) trait Asker {
     /// Nobody wants the answer any more.
@@ -47,7 +51,7 @@ struct Missing<T> {
 
 enum Wanted<T> {
     /// A block, with the lookups that wait for it.
-    Block { read: BlockRead, waiting: Vec<Waiting<T>> },
+    Block { read: BlockRead, waiting: Vec<Waiting<T>>, sweep_at: usize },
     /// Blocks of a scan; their completion is all the answer. `None`: it was answered.
     Run { read: RunRead, asker: Option<T> },
 }
@@ -108,6 +112,7 @@ pub(crate) struct Fetches<T> {
     by_block: HashMap<(u64, u32), usize>,
     /// Those not started.
     backlog: VecDeque<usize>,
+    sweep_at: usize,
     in_flight: usize,
     in_flight_bytes: u64,
     finished: Vec<(T, Result<Option<Value>>)>,
@@ -126,6 +131,7 @@ impl<T: Asker> Fetches<T> {
             free: Vec::new(),
             by_block: HashMap::new(),
             backlog: VecDeque::new(),
+            sweep_at: SWEEP_FROM,
             in_flight: 0,
             in_flight_bytes: 0,
             finished: Vec::new(),
@@ -195,9 +201,14 @@ impl<T: Asker> Fetches<T> {
             let (table, number) = w.parked.needed();
             let key = (table.meta().file_id, number);
             if let Some(i) = self.by_block.get(&key)
-                && let Some(Missing { wanted: Wanted::Block { waiting, .. }, .. }) = &mut self.missing[*i]
+                && let Some(Missing { wanted: Wanted::Block { waiting, sweep_at, .. }, .. }) =
+                    &mut self.missing[*i]
             {
                 self.counters.joined.fetch_add(1, Relaxed);
+                if waiting.len() >= *sweep_at {
+                    waiting.retain(|w| !w.asker.is_gone());
+                    *sweep_at = (2 * waiting.len()).max(SWEEP_FROM);
+                }
                 return waiting.push(w);
             }
             // It may have come since.
@@ -213,11 +224,14 @@ impl<T: Asker> Fetches<T> {
         let (table, number) = w.parked.needed();
         let read = BlockRead::new(table, number, w.fill_cache);
         let bytes = table.block_bytes(number);
-        let i = self.enqueue(Wanted::Block { read, waiting: vec![w] }, bytes);
+        let i = self.enqueue(Wanted::Block { read, waiting: vec![w], sweep_at: SWEEP_FROM }, bytes);
         self.by_block.insert(key, i);
     }
 
     fn enqueue(&mut self, wanted: Wanted<T>, bytes: u64) -> usize {
+        if self.backlog.len() >= self.sweep_at {
+            self.sweep();
+        }
         let i = self.free.pop().unwrap_or_else(|| {
             self.missing.push(None);
             self.missing.len() - 1
@@ -225,6 +239,18 @@ impl<T: Asker> Fetches<T> {
         self.missing[i] = Some(Missing { wanted, bytes, started: false, canceled: false });
         self.backlog.push_back(i);
         i
+    }
+
+    /// Lets go of what was not started and nobody wants any more.
+    fn sweep(&mut self) {
+        for i in std::mem::take(&mut self.backlog) {
+            if self.missing[i].as_ref().is_some_and(|missing| !missing.is_unwanted()) {
+                self.backlog.push_back(i);
+            } else {
+                drop(self.remove(i));
+            }
+        }
+        self.sweep_at = (2 * self.backlog.len()).max(SWEEP_FROM);
     }
 
     /// Gives a lookup its block; it comes back if it needs another.
@@ -354,7 +380,7 @@ impl<T: Asker> Fetches<T> {
     fn end(&mut self, i: usize, end: End) {
         let Some(Missing { wanted, canceled, .. }) = self.remove(i) else { return };
         match wanted {
-            Wanted::Block { read, waiting } => {
+            Wanted::Block { read, waiting, .. } => {
                 let block = match end {
                     End::Done(done) => read.finish(done),
                     End::Refused(_) => read.by_plain_call(purpose::USER_READ),

@@ -92,6 +92,49 @@ fn what_nobody_waits_for_is_not_read() {
     assert!(fetches.take_finished().is_empty());
 }
 
+/// Somebody, or one of many who have gone.
+struct Dropped(Option<Arc<()>>);
+
+impl Asker for Dropped {
+    fn is_gone(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_does_not_pile_up_behind_a_device_that_hangs() {
+    let (f, io) = (small_cache(3, 0, 10), Io::from_uri("posix").unwrap());
+    let counters = Arc::new(Counters::default());
+    let mut fetches = Fetches::new(&io, 8, Arc::clone(&counters));
+    let key = f.model.keys().find(|key| parked(&f, key).is_some()).unwrap();
+    let waiting = |asker| Waiting { parked: parked(&f, key).unwrap(), fill_cache: true, asker };
+    let run = |fetches: &mut Fetches<Dropped>, asker| {
+        let view = f.views.newest();
+        fetches.add_run(RunRead::all(&view.tables().tables()[0], 0, 1, true).next().unwrap(), asker);
+    };
+    let gone = Arc::new(());
+    fetches.add(waiting(Dropped(None)));
+    run(&mut fetches, Dropped(None));
+    for _ in 0..20_000 {
+        fetches.add(waiting(Dropped(Some(Arc::clone(&gone)))));
+        run(&mut fetches, Dropped(Some(Arc::clone(&gone))));
+    }
+    assert!(Arc::strong_count(&gone) < 5000, "{} are kept", Arc::strong_count(&gone));
+    let (mut values, mut runs) = (Vec::new(), 0);
+    while values.is_empty() || runs == 0 {
+        fetches.start();
+        fetches.reap();
+        values.extend(fetches.take_finished().into_iter().map(|(_, value)| value.unwrap()));
+        runs += fetches.take_finished_runs().into_iter().filter(|(_, done)| done.is_ok()).count();
+        if fetches.in_flight() > 0 {
+            fetches.wait(None);
+        }
+    }
+    assert_eq!((values[0].as_deref(), runs), (f.expect(key, f.last_seq), 1));
+    assert!(counters.reads.load(Relaxed) < 20, "{counters:?}");
+    assert_eq!(Arc::strong_count(&gone), 1);
+}
+
 #[test]
 fn of_several_errors_the_first_is_told() {
     let ticket = Ticket::new(Waker::noop().clone(), 4, Answers::Many(vec![None, None, None, None]));
