@@ -304,7 +304,7 @@ impl Table {
         let _room = large.then(|| self.cache().charge(Owner::Iterators, len as u64));
         let into = match &mut frame {
             Some(frame) => &mut frame[..len],
-            None => &mut buf.insert(AlignedBuf::zeroed(len))[..],
+            None => &mut buf.insert(AlignedBuf::zeroed(len))[..len],
         };
         let read = read(into, run.span.start)?;
         self.cache().count_misses(1);

@@ -233,6 +233,24 @@ fn a_damaged_block_is_an_error_and_not_an_absence() {
     assert_eq!(t.walk(0, "c", 9).1.unwrap(), value("c"));
 }
 
+#[test]
+fn a_read_through_the_page_cache_takes_the_bytes_of_its_block_alone() {
+    let f = Fixture::new(Plan { compression: Compression::Lz4, ..Plan::default() });
+    let view = f.views.newest();
+    let mut compressed = 0;
+    for table in view.tables().tables() {
+        for number in 0..table.index().blocks() {
+            let pos = table.index().block_pos(number);
+            let read = || table.io().stats().of(engineswap::OpClass::Read, purpose::USER_READ).bytes;
+            let before = read();
+            table.read_block(number, false, purpose::USER_READ).unwrap();
+            assert_eq!(read() - before, u64::from(pos.stored_len));
+            compressed += u32::from(pos.stored_len < pos.block_len);
+        }
+    }
+    assert!(compressed > 10, "{compressed}");
+}
+
 /// A block is read again and again, and its structure checked the first time only. Another block in its place, whose
 /// checksum is right, is not believed.
 #[test]
