@@ -125,12 +125,13 @@ impl Open {
     fn poll(&mut self, context: &Context<'_>) -> Poll<Result<Option<(Value, Value)>>> {
         // Before any lock: in a child of the process nobody will answer.
         self.core.health.check_process()?;
+        let mut left = STEPS;
         loop {
             if let Some(asked) = &self.asked {
                 let answers = ready!(asked.held.poll(context))?;
                 self.take(answers);
             }
-            match self.step()? {
+            match self.step(&mut left)? {
                 Step::Pair(key, value) => {
                     self.ends = None;
                     return Poll::Ready(Ok(Some((key, value))));
@@ -151,8 +152,8 @@ impl Open {
         }
     }
 
-    /// Goes on as far as memory reaches.
-    fn step(&mut self) -> Result<Step> {
+    /// Goes on as far as memory reaches, at most the steps that are `left`.
+    fn step(&mut self, left: &mut u32) -> Result<Step> {
         if let Some(sources) = &mut self.seeking {
             let place = &self.merged.bounds.lower;
             let lack = |(i, source): (usize, &mut Source)| Some((i, source.lacks_for_seek(place)?));
@@ -165,11 +166,11 @@ impl Open {
             merge.start_forward();
             self.merged.front = Some(Front { merge, spent: false });
         }
-        let (mut left, mut lacks) = (STEPS, None);
+        let mut lacks = None;
         let come_to = self.merged.forward(|merge| {
-            left -= 1;
+            *left = left.saturating_sub(1);
             lacks = merge.current_source().lacks();
-            left > 0 && lacks.is_none()
+            *left > 0 && lacks.is_none()
         })?;
         Ok(match (come_to, lacks) {
             (Forward::Pair(key, value), _) => Step::Pair(key, value),

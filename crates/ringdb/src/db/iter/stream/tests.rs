@@ -4,6 +4,7 @@ use std::task::Waker;
 use engineswap::sim::{Disk, Plan};
 
 use super::*;
+use crate::cache::Owner;
 use crate::db::block_on::block_on;
 use crate::sim::SimEnv;
 use crate::{Db, Env, Options};
@@ -103,4 +104,21 @@ fn simulated_streams_tell_of_failures_and_nobody_hangs() {
             life(seed * 5 + n as u64, faults);
         }
     }
+}
+
+#[test]
+fn a_poll_ends_though_the_page_cache_has_block_after_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default().with_cache_bytes(1 << 20)).unwrap();
+    let before = db.snapshot();
+    (0..40_000u64).for_each(|i| db.put(i.to_be_bytes(), "x").unwrap());
+    db.flush().unwrap();
+    // Others have read ahead all that iterators may: this one reads block by block.
+    let _others = db.core().cache.charge(Owner::Iterators, 1 << 20);
+    let mut stream = before.range_async_with(.., &ReadOptions::default().fill_cache(false));
+    let mut polls = 1;
+    while Pin::new(&mut stream).poll_next(&mut Context::from_waker(Waker::noop())).is_pending() {
+        polls += 1;
+    }
+    assert!(polls >= 40_000 / STEPS, "{polls}");
 }
