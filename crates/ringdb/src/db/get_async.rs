@@ -27,7 +27,11 @@ impl Ask {
     /// Goes on with a lookup as far as the page cache reaches, where that is likely to reach.
     fn try_page_cache(&self, parked: &mut Parked) -> Result<Option<Option<Value>>> {
         let odds = &self.core.odds;
-        while parked.needed().0.reads_page_cache() && odds.worth_a_try() {
+        let may_be_there = |parked: &Parked| {
+            let (table, number) = parked.needed();
+            table.may_be_read_now(number)
+        };
+        while may_be_there(parked) && odds.worth_a_try() {
             let read = parked.read_now(self.options.fill_cache);
             odds.tell(read.is_some());
             match read.transpose()? {

@@ -270,6 +270,11 @@ impl Table {
         Some(Block::Shared(buf, 0..len))
     }
 
+    /// Whether [`Table::read_block_now`] asks the page cache for this block.
+    pub fn may_be_read_now(&self, number: u32) -> bool {
+        !self.reads_direct() && !self.is_large(number)
+    }
+
     /// Reads one block, alone, by a plain read. Counts a miss.
     pub fn read_block(&self, number: u32, fill_cache: bool, purpose: Purpose) -> Result<Block> {
         let file = self.file()?;
@@ -280,7 +285,7 @@ impl Table {
 
     /// The same if the page cache has the block, without waiting; `None` if not. Counts a miss if so.
     pub fn read_block_now(&self, number: u32, fill_cache: bool, purpose: Purpose) -> Option<Result<Block>> {
-        let file = self.file().ok().filter(|_| !self.reads_direct() && !self.is_large(number))?;
+        let file = self.file().ok().filter(|_| self.may_be_read_now(number))?;
         self.read_into(number, fill_cache, |buf, at| {
             file.read_cached_at(buf, at, purpose).map(|()| Ok(buf.len()))
         })

@@ -94,11 +94,6 @@ impl Table {
         self.parts.reads_direct()
     }
 
-    /// Whether its file is read through the page cache.
-    pub fn reads_page_cache(&self) -> bool {
-        !self.reads_direct()
-    }
-
     /// Why the table cannot be read, if it could not be opened.
     #[inline]
     pub fn why_unreadable(&self) -> Option<&Error> {

@@ -114,3 +114,17 @@ fn simulated_readers_learn_of_failures_and_nobody_hangs() {
         }
     }
 }
+
+#[test]
+fn blocks_that_the_page_cache_is_not_asked_for_say_nothing_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default().with_cache_bytes(1 << 20)).unwrap();
+    let value = vec![7; 300 << 10];
+    (0..20u64).for_each(|i| db.put(i.to_be_bytes(), &value).unwrap());
+    db.flush().unwrap();
+    for i in 0..100 {
+        assert!(block_on(db.get_async((i % 20u64).to_be_bytes())).unwrap().unwrap() == value);
+    }
+    assert!(db.stats().async_reads > 50, "{:?}", db.stats());
+    assert!((0..100).all(|_| db.core().odds.worth_a_try()));
+}

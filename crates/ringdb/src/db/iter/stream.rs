@@ -183,7 +183,7 @@ impl Open {
     /// Reads a lone block that the page cache has, where that is likely.
     fn try_page_cache(&mut self, source: usize, lacks: &Lacks) -> bool {
         let odds = &self.core.odds;
-        if lacks.count > 1 || !lacks.table.reads_page_cache() || !odds.worth_a_try() {
+        if lacks.count > 1 || !lacks.table.may_be_read_now(lacks.first) || !odds.worth_a_try() {
             return false;
         }
         let read = lacks.table.read_block_now(lacks.first, self.options.fill_cache, purpose::SCAN_READ);
