@@ -57,6 +57,10 @@ rdb::IOStatus Check(const std::string &uri) {
     if (uri.find("min_wait_us=") != std::string::npos)
         return rdb::IOStatus::InvalidArgument(
             "'min_wait_us' would do nothing here: RocksDB waits for exactly what it needs; leave it out");
+    // Where completions are polled for, it says how many a poll looks for.
+    if (uri.find("reap=") != std::string::npos && uri.find("iopoll") == std::string::npos)
+        return rdb::IOStatus::InvalidArgument(
+            "'reap' would do nothing here without 'iopoll': RocksDB waits for exactly what it needs; leave it out");
     return CheckName(uri.substr(0, uri.find('?')));
 }
 

@@ -251,14 +251,7 @@ fn fio_honours_or_refuses_every_option() {
     };
     good(run("posix", true).output().unwrap(), "the file");
     let refuses = &[("provided_buffers", "this program has none")];
-    table::check(&table::Way {
-        name: "fio",
-        dir: dir.path(),
-        refuses,
-        buffered: true,
-        anyway: &[],
-        command: &run,
-    });
+    table::check(&table::Way { name: "fio", dir: dir.path(), refuses, buffered: true, command: &run });
 }
 
 /// With one operation in flight operations are plain calls, unless an option is named that is for queues.

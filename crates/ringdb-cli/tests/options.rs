@@ -34,14 +34,7 @@ fn fileperf_honours_or_refuses_every_option() {
         // A shallower queue would be another measurement than the one that was asked for.
         ("depth", "room for 3 requests"),
     ];
-    table::check(&Way {
-        name: "fileperf",
-        dir: dir.path(),
-        refuses,
-        buffered: true,
-        anyway: &[],
-        command: &run,
-    });
+    table::check(&Way { name: "fileperf", dir: dir.path(), refuses, buffered: true, command: &run });
 }
 
 #[test]
@@ -74,14 +67,7 @@ fn the_store_honours_or_refuses_every_option() {
         ("clone_buffers", "registers none"),
         ("provided_buffers", "this program has none"),
     ];
-    table::check(&Way {
-        name: "store",
-        dir: dir.path(),
-        refuses,
-        buffered: false,
-        anyway: &[],
-        command: &run,
-    });
+    table::check(&Way { name: "store", dir: dir.path(), refuses, buffered: false, command: &run });
 }
 
 /// A disk in memory has nothing to measure for fileperf, and nothing to lose: it is said and not tried.

@@ -104,8 +104,6 @@ pub struct Way<'a> {
     pub refuses: &'static [(&'static str, &'static str)],
     /// Whether it can be made to read through the page cache. Options for that are not looked at otherwise.
     pub buffered: bool,
-    /// Options whose sign is there without them too: the program does by itself what they ask for.
-    pub anyway: &'static [&'static str],
     /// The program for an engine's URI, through the page cache or not. It has 32 requests and more in flight.
     pub command: &'a dyn Fn(&str, bool) -> Command,
 }
@@ -280,10 +278,7 @@ pub fn check(way: &Way<'_>) {
         let refusal = way.refuses.iter().find(|(o, _)| *o == row.option).map(|r| r.1);
         let fine = match (refusal, ran.good) {
             (Some(why), good) => !good && ran.output.contains(row.option) && ran.output.contains(why),
-            (None, true) => {
-                let without = base.good && shows(row.sign, base, &ran);
-                shows(row.sign, &ran, base) && (!without || way.anyway.contains(&row.option))
-            }
+            (None, true) => shows(row.sign, &ran, base) && !(base.good && shows(row.sign, base, &ran)),
             (None, false) => {
                 let by_name = [row.option, row.with.split('=').next().unwrap()];
                 row.may_be_refused && by_name.iter().any(|name| !name.is_empty() && ran.output.contains(name))
