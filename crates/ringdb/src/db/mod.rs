@@ -42,6 +42,8 @@ mod reactor;
 mod reads;
 mod recover;
 mod registered;
+#[cfg(test)]
+mod sim_life;
 mod snapshot;
 mod snapshots;
 mod source;

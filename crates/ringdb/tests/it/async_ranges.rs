@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_core::Stream;
 
 use crate::async_reads::{KEYS, check, filled, key};
-use crate::executor::{block_on, join_all};
+use crate::executor::{Counted, block_on, join_all};
 use crate::failing;
 use crate::support::{self, Rng, seed};
 
@@ -270,21 +269,12 @@ fn a_damaged_block_and_an_unreadable_table() {
     }
 }
 
-/// A waker that counts how often it is called.
-struct Counted(AtomicUsize);
-
-impl Wake for Counted {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
-
 #[test]
 fn streams_that_are_dropped_leave_nothing_behind() {
     for engine in support::engines() {
         let dir = temp();
         let db = filled(dir.path(), engine, true);
-        let counted = Arc::new(Counted(AtomicUsize::new(0)));
+        let counted = Arc::new(Counted::default());
         let waker = Waker::from(Arc::clone(&counted));
         let mut rng = Rng(seed("dropped_streams"));
         for _ in 0..5000 {
@@ -316,12 +306,12 @@ fn a_poll_ends_though_there_is_nothing_to_be_had() {
         db.delete(key(i)).unwrap();
     }
     db.put("z", "last").unwrap();
-    let counted = Arc::new(Counted(AtomicUsize::new(0)));
+    let counted = Arc::new(Counted::default());
     let waker = Waker::from(Arc::clone(&counted));
     let mut stream = db.range_async(..);
     while Pin::new(&mut stream).poll_next(&mut Context::from_waker(&waker)).is_pending() {}
     // Each has called for the next.
-    let polls = counted.0.load(SeqCst);
+    let polls = counted.calls();
     assert!((5..50).contains(&polls), "{polls}");
     assert!(poll_once(&mut stream).map(|end| end.is_none()).is_ready());
 }

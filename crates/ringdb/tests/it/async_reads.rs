@@ -3,11 +3,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::executor::{block_on, join_all, poll_once};
+use crate::executor::{Counted, block_on, join_all, poll_once};
 use crate::failing;
 use crate::support::{self, Rng, seed};
 
@@ -213,21 +212,12 @@ fn a_read_that_leaves_the_cache_alone() {
     assert_eq!(db.stats().cache_used_bytes, before);
 }
 
-/// A waker that counts how many of it there are, and wakes.
-struct Counted(AtomicUsize);
-
-impl Wake for Counted {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
-
 #[test]
 fn futures_that_are_dropped_leave_nothing_behind() {
     for engine in support::engines() {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let db = filled(dir.path(), engine, true);
-        let counted = Arc::new(Counted(AtomicUsize::new(0)));
+        let counted = Arc::new(Counted::default());
         let waker = Waker::from(Arc::clone(&counted));
         let mut rng = Rng(seed("dropped"));
         let mut kept = Vec::new();

@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
 #[cfg(shuttle)]
@@ -93,4 +94,20 @@ pub fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Outpu
 /// Polls a future once, waking nobody later.
 pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A waker that counts how often it was called, and by its references how many of it there are.
+#[derive(Default)]
+pub struct Counted(AtomicUsize);
+
+impl Counted {
+    pub fn calls(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
 }
