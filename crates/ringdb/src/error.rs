@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::format_version::FormatVersion;
+
 /// Result of a store's call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -108,6 +110,10 @@ impl Error {
             Error::TimedOut => ErrorKind::TimedOut,
             _ => ErrorKind::FixCall,
         }
+    }
+
+    pub(crate) fn newer_format(path: &std::path::Path, found: u32) -> Error {
+        Error::NewerFormat { path: path.to_path_buf(), found, newest: FormatVersion::NEWEST.number() }
     }
 
     pub(crate) fn corrupt(path: &std::path::Path, offset: Option<u64>, detail: impl Into<String>) -> Error {

@@ -74,6 +74,7 @@ mod db;
 mod env;
 mod error;
 mod files;
+mod format_version;
 #[cfg(feature = "fuzzing")]
 mod fuzz_input;
 #[cfg(feature = "fuzzing")]

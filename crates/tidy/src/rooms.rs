@@ -40,7 +40,7 @@ pub const ORDERS: &[Order] = &[
     Order {
         src: "crates/ringdb/src/",
         layers: &[
-            "env purpose value bounds coding mutation open_stores fuzz_input",
+            "env purpose value bounds coding mutation open_stores fuzz_input format_version",
             "sim",
             "sync error",
             "stop",

@@ -13,9 +13,7 @@ use engineswap::{File, Io, OpenHow};
 use super::frame::{
     FIRST_FRAME, FrameHeader, FrameKind, HEADER_BYTES, Link, LogPos, MAX_PAYLOAD_BYTES, MIN_ALIGN, PACKED,
 };
-use super::segment::{
-    FORMAT_VERSION, HeaderState, SEGMENT_HEADER_BYTES, SegmentHeader, decode_header, segment_path,
-};
+use super::segment::{HeaderState, SEGMENT_HEADER_BYTES, SegmentHeader, decode_header, segment_path};
 use super::window::Window;
 use crate::coding::crc32c;
 use crate::error::{Error, Result};
@@ -420,7 +418,7 @@ impl Reading {
         // Frames vouch for themselves, so an unreadable header loses nothing.
         let header = match decode_header(&bytes[..got]) {
             HeaderState::Newer(found) => {
-                return Err(Error::NewerFormat { path, found, newest: FORMAT_VERSION });
+                return Err(Error::newer_format(&path, found));
             }
             HeaderState::Of(header) => Some(header),
             HeaderState::Unreadable => None,

@@ -10,14 +10,16 @@ use engineswap::{File, Io, MappedFile, OpenHow};
 use super::frame::FIRST_FRAME;
 use crate::coding::crc32c;
 use crate::error::{Error, Result};
+use crate::format_version::{FormatVersion, Named};
 use crate::purpose::{LOG, LOG_PREPARE};
 use crate::store_dir::StoreDir;
 use crate::sync::{Mutex, lock};
 use crate::table::open_direct;
 
 const MAGIC: [u8; 8] = *b"ringdbLG";
-/// Version of the segment format that is written here, and the newest that is read.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The version that new segments name. A header is written before the frames that will follow are known, so this is the
+/// lowest one that knows everything that a batch may hold.
+const WRITTEN_VERSION: FormatVersion = FormatVersion::V1;
 
 /// How frames reach their file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +220,7 @@ fn zero_fill(file: &File, size: u64) -> Result<()> {
 pub(super) fn encode_header(number: u64, size: u64, settled: bool) -> [u8; SEGMENT_HEADER_BYTES] {
     let mut h = [0; SEGMENT_HEADER_BYTES];
     h[..8].copy_from_slice(&MAGIC);
-    h[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    h[8..12].copy_from_slice(&WRITTEN_VERSION.number().to_le_bytes());
     h[12..16].copy_from_slice(&(settled as u32).to_le_bytes());
     h[16..24].copy_from_slice(&number.to_le_bytes());
     h[24..32].copy_from_slice(&size.to_le_bytes());
@@ -240,6 +242,7 @@ pub(super) enum HeaderState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
+    pub version: FormatVersion,
     pub number: u64,
     /// Bytes of the file.
     pub size: u64,
@@ -264,13 +267,13 @@ pub(super) fn decode_header(bytes: &[u8]) -> HeaderState {
     if h[..8] != MAGIC || u32_at(32) != crc32c(0, &h[..32]) {
         return HeaderState::Unreadable;
     }
-    match u32_at(8) {
-        0 => HeaderState::Unreadable,
-        v if v > FORMAT_VERSION => HeaderState::Newer(v),
-        _ => {
+    match FormatVersion::named(u32_at(8)) {
+        Named::Never => HeaderState::Unreadable,
+        Named::Newer(v) => HeaderState::Newer(v),
+        Named::Known(version) => {
             let u64_at = |i: usize| u32_at(i) as u64 | (u32_at(i + 4) as u64) << 32;
             let settled = u32_at(12) & 1 != 0;
-            HeaderState::Of(SegmentHeader { number: u64_at(16), size: u64_at(24), settled })
+            HeaderState::Of(SegmentHeader { version, number: u64_at(16), size: u64_at(24), settled })
         }
     }
 }
@@ -287,7 +290,7 @@ mod tests {
     #[test]
     fn headers_read_back_and_every_bit_counts() {
         let h = encode_header(77, 1 << 24, true);
-        let read = SegmentHeader { number: 77, size: 1 << 24, settled: true };
+        let read = SegmentHeader { version: WRITTEN_VERSION, number: 77, size: 1 << 24, settled: true };
         assert_eq!(decode_header(&h), HeaderState::Of(read));
         let unsettled = HeaderState::Of(SegmentHeader { settled: false, ..read });
         assert_eq!(decode_header(&encode_header(77, 1 << 24, false)), unsettled);
@@ -302,9 +305,17 @@ mod tests {
     #[test]
     fn a_newer_version_is_known() {
         let mut h = encode_header(77, 1 << 24, false);
-        h[8] = 2;
-        let crc = crc32c(0, &h[..32]);
-        h[32..].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(decode_header(&h), HeaderState::Newer(2));
+        let mut decode_as = |version: u32| {
+            h[8..12].copy_from_slice(&version.to_le_bytes());
+            let crc = crc32c(0, &h[..32]);
+            h[32..].copy_from_slice(&crc.to_le_bytes());
+            decode_header(&h)
+        };
+        for version in [FormatVersion::V1, FormatVersion::V2] {
+            let read = SegmentHeader { version, number: 77, size: 1 << 24, settled: false };
+            assert_eq!(decode_as(version.number()), HeaderState::Of(read));
+        }
+        assert_eq!(decode_as(3), HeaderState::Newer(3));
+        assert_eq!(decode_as(0), HeaderState::Unreadable);
     }
 }

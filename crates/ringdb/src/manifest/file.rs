@@ -9,14 +9,13 @@ use super::{ManifestState, VersionEdit};
 use crate::coding::crc32c;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, FileKind};
+use crate::format_version::{FormatVersion, Named};
 use crate::log::NextNumber;
 use crate::mutation::{Mutation, broken};
 use crate::purpose::{MANIFEST, RECOVERY};
 use crate::store_dir::StoreDir;
 
 const MAGIC: [u8; 8] = *b"ringdbMF";
-/// Version of the store's format that is written here, and the newest that is read.
-pub(crate) const FORMAT_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 28;
 /// In the header's flags: a [`mark`](encode_mark) stands between the header and the records.
 const MARKED: u32 = 1;
@@ -278,7 +277,7 @@ impl ManifestFile {
 
 fn write_snapshot(io: &Io, dir: &StoreDir, number: u64, state: &ManifestState) -> Result<(File, u64)> {
     let file = io.open(&FileKind::Manifest(number).path(dir.path()), &OpenHow::create_new())?;
-    let mut bytes = encode_header(number, MARKED).to_vec();
+    let mut bytes = encode_header(number, MARKED, FormatVersion::NEWEST).to_vec();
     let record = encode_record(number, FIRST_RECORD, &state.snapshot())?;
     // CURRENT names the file when all of this is durable.
     bytes.extend(encode_mark(number, FIRST_RECORD + record.len() as u64));
@@ -324,10 +323,10 @@ fn read_current(io: &Io, dir: &Path) -> Result<Option<u64>> {
     }
 }
 
-fn encode_header(number: u64, flags: u32) -> [u8; HEADER_BYTES] {
+fn encode_header(number: u64, flags: u32, version: FormatVersion) -> [u8; HEADER_BYTES] {
     let mut h = [0; HEADER_BYTES];
     h[..8].copy_from_slice(&MAGIC);
-    h[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    h[8..12].copy_from_slice(&version.number().to_le_bytes());
     h[12..16].copy_from_slice(&flags.to_le_bytes());
     h[16..24].copy_from_slice(&number.to_le_bytes());
     let crc = crc32c(0, &h[..24]);
@@ -385,15 +384,13 @@ fn read_manifest(file: &File, number: u64) -> Result<Loaded> {
     if h[..8] != MAGIC || u32_at(24) != crc32c(0, &h[..24]) {
         return Err(corrupt(0, "the header is damaged, or this is not a manifest"));
     }
-    match u32_at(8) {
-        FORMAT_VERSION => {}
-        found if found > FORMAT_VERSION => {
-            return Err(Error::NewerFormat { path: path.to_path_buf(), found, newest: FORMAT_VERSION });
-        }
-        _ => return Err(corrupt(8, "there is no such format version")),
-    }
+    let version = match FormatVersion::named(u32_at(8)) {
+        Named::Known(version) => version,
+        Named::Newer(found) => return Err(Error::newer_format(path, found)),
+        Named::Never => return Err(corrupt(8, "there is no such format version")),
+    };
     let flags = u32_at(12);
-    if h != encode_header(number, flags) {
+    if h != encode_header(number, flags, version) {
         return Err(corrupt(16, "the header is another manifest's"));
     }
     let (start, durable) = match flags {

@@ -140,7 +140,7 @@ fn a_manifest_without_a_mark_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let (m, steps) = sample(dir.path());
     let path = FileKind::Manifest(m.number()).path(dir.path());
-    let mut bytes = encode_header(m.number(), 0).to_vec();
+    let mut bytes = encode_header(m.number(), 0, FormatVersion::V1).to_vec();
     for state in [&steps[0].1, m.state()] {
         let mut edit = state.snapshot();
         if bytes.len() > HEADER_BYTES {
@@ -190,11 +190,11 @@ fn a_newer_format_is_refused_by_name() {
     let (m, _) = sample(dir.path());
     let path = FileKind::Manifest(m.number()).path(dir.path());
     let mut b = std::fs::read(&path).unwrap();
-    b[8] = 2;
+    b[8] = 3;
     let crc = crc32c(0, &b[..24]);
     b[24..28].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&path, &b).unwrap();
-    assert!(matches!(load(dir.path()), Err(Error::NewerFormat { found: 2, newest: 1, .. })));
+    assert!(matches!(load(dir.path()), Err(Error::NewerFormat { found: 3, newest: 2, .. })));
 }
 
 #[test]

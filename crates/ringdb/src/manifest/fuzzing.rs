@@ -14,6 +14,7 @@ use super::{
     VersionEdit, encode_header, encode_record_header,
 };
 use crate::coding::crc32c;
+use crate::format_version::FormatVersion;
 use crate::fuzz_input::{Input, put_chunk, write_file};
 use crate::store_dir::StoreDir;
 
@@ -30,7 +31,7 @@ const NUMBER: u64 = 9;
 
 /// A manifest of these payloads, with right checksums.
 pub fn seal(number: u64, payloads: &[&[u8]]) -> Vec<u8> {
-    let mut file = encode_header(number, 0).to_vec();
+    let mut file = encode_header(number, 0, FormatVersion::NEWEST).to_vec();
     for p in payloads {
         let h = encode_record_header(number, file.len() as u64, p.len() as u32, crc32c(0, p));
         file.extend_from_slice(&h);

@@ -8,9 +8,8 @@ use super::index::BlockPos;
 use super::meta::TableMeta;
 use crate::coding::{Reader, crc32c, put_varint};
 use crate::error::{Error, Result};
+use crate::format_version::{FormatVersion, Named};
 
-/// The version of the format that this code writes, and the newest that it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
 /// Bytes of the footer, in this and all later versions.
 pub(crate) const FOOTER_BYTES: usize = 128;
 const MAGIC: [u8; 8] = *b"ringdbT\n";
@@ -44,6 +43,8 @@ impl Section {
 /// The last bytes of a table: where the rest is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
+    /// The lowest version whose readers know all that the table holds.
+    pub version: FormatVersion,
     pub file_id: u64,
     pub file_bytes: u64,
     pub index: Section,
@@ -63,7 +64,7 @@ impl Footer {
         }
         let mut out = [0; FOOTER_BYTES];
         out[..b.len()].copy_from_slice(&b);
-        out[VERSION_AT..SUM_AT].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out[VERSION_AT..SUM_AT].copy_from_slice(&self.version.number().to_le_bytes());
         let sum = crc32c(0, &out[..SUM_AT]);
         out[SUM_AT..MAGIC_AT].copy_from_slice(&sum.to_le_bytes());
         out[MAGIC_AT..].copy_from_slice(&MAGIC);
@@ -82,14 +83,17 @@ impl Footer {
         if crc32c(0, &bytes[..SUM_AT]) != sum {
             return Err(bad("the footer's checksum does not match".into()));
         }
-        if version > FORMAT_VERSION {
-            return Err(Error::NewerFormat { path: path.into(), found: version, newest: FORMAT_VERSION });
-        }
+        let version = match FormatVersion::named(version) {
+            Named::Known(version) => version,
+            Named::Newer(found) => return Err(Error::newer_format(path, found)),
+            Named::Never => return Err(bad("there is no such format version".into())),
+        };
         let mut r = Reader::new(bytes);
         let mut read = || {
             let (file_id, file_bytes) = (r.u64()?, r.u64()?);
             let mut section = || Some(Section { offset: r.u64()?, len: r.u64()?, checksum: r.u32()? });
             Some(Footer {
+                version,
                 file_id,
                 file_bytes,
                 index: section()?,
@@ -98,9 +102,6 @@ impl Footer {
             })
         };
         let footer = read().ok_or_else(|| bad("the footer is cut off".into()))?;
-        if version != FORMAT_VERSION {
-            return Err(bad(format!("format version {version}")));
-        }
         if footer.file_bytes != file_bytes || footer.file_id != file_id {
             let (id, len) = (footer.file_id, footer.file_bytes);
             return Err(bad(format!(
@@ -250,6 +251,7 @@ mod tests {
     fn footer() -> Footer {
         let s = |offset, len| Section { offset, len, checksum: 9 };
         Footer {
+            version: FormatVersion::V2,
             file_id: 12,
             file_bytes: 16384,
             index: s(8192, 100),
@@ -263,6 +265,8 @@ mod tests {
         let b = footer().encode();
         let path = Path::new("t");
         assert_eq!(Footer::decode(&b, path, 16384, 12).unwrap(), footer());
+        let first = Footer { version: FormatVersion::V1, ..footer() };
+        assert_eq!(Footer::decode(&first.encode(), path, 16384, 12).unwrap(), first);
         assert!(Footer::decode(&b, path, 16385, 12).is_err());
         assert!(Footer::decode(&b, path, 16384, 13).is_err());
         for i in 0..b.len() {
@@ -275,11 +279,11 @@ mod tests {
     #[test]
     fn a_newer_version_is_named() {
         let mut b = footer().encode();
-        b[VERSION_AT] = 2;
+        b[VERSION_AT] = 3;
         let sum = crc32c(0, &b[..SUM_AT]);
         b[SUM_AT..MAGIC_AT].copy_from_slice(&sum.to_le_bytes());
         let e = Footer::decode(&b, Path::new("t"), 16384, 12).unwrap_err();
-        assert!(matches!(e, Error::NewerFormat { found: 2, newest: 1, .. }), "{e}");
+        assert!(matches!(e, Error::NewerFormat { found: 3, newest: 2, .. }), "{e}");
     }
 
     #[test]

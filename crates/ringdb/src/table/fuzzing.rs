@@ -23,6 +23,7 @@ use crate::cache::Cache;
 use crate::coding::{Reader, crc32c};
 use crate::cursor::{Cursor, ReverseCursor};
 use crate::files::FileKind;
+use crate::format_version::FormatVersion;
 use crate::fuzz_input::{Input, put_chunk, write_file};
 use crate::key::{self, Kind, SEQ_MAX, Seq};
 use crate::purpose::{USER_READ, VERIFY};
@@ -147,7 +148,15 @@ fn raw_footer(bytes: &[u8]) -> Option<Footer> {
     let mut r = Reader::new(bytes);
     let (file_id, file_bytes) = (r.u64()?, r.u64()?);
     let mut section = || Some(Section { offset: r.u64()?, len: r.u64()?, checksum: r.u32()? });
-    Some(Footer { file_id, file_bytes, index: section()?, filter: section()?, properties: section()? })
+    let version = FormatVersion::V1;
+    Some(Footer {
+        version,
+        file_id,
+        file_bytes,
+        index: section()?,
+        filter: section()?,
+        properties: section()?,
+    })
 }
 
 fn range(s: &Section, end: usize) -> Option<std::ops::Range<usize>> {
@@ -223,6 +232,7 @@ pub(crate) fn assemble(input: &mut Input<'_>, file_id: u64) -> Option<(Vec<u8>, 
     let properties_at = section(&mut file, &bytes);
     file.resize(total - FOOTER_BYTES, 0);
     let footer = Footer {
+        version: FormatVersion::V1,
         file_id,
         file_bytes: total as u64,
         index: index_at,

@@ -17,6 +17,7 @@ use super::output::{MOST_BUFFER_BYTES, Output, Syncing};
 use super::reads::Reads;
 use crate::coding::crc32c;
 use crate::error::{Error, Result};
+use crate::format_version::FormatVersion;
 use crate::key::{self, Kind, MAX_VALUE_BYTES, SEQ_MAX, Seq};
 use crate::options::Compression;
 
@@ -255,6 +256,11 @@ impl TableWriter {
         Ok(())
     }
 
+    /// The version that the footer names: the lowest whose readers know all that the table holds.
+    fn version(&self) -> FormatVersion {
+        FormatVersion::V1
+    }
+
     /// Writes the rest and waits until the table is durable (its directory entry is not).
     #[cfg(test)]
     pub fn finish(self) -> Result<TableMeta> {
@@ -268,8 +274,8 @@ impl TableWriter {
         }
         self.meta.largest = self.last_key().to_vec();
         self.end_block(None)?;
+        let (file_id, version) = (self.file_id, self.version());
         let index = self.index.finish();
-        let file_id = self.file_id;
         let section = |out: &mut Output, bytes: &[u8]| {
             let s = Section {
                 offset: out.position(),
@@ -316,6 +322,7 @@ impl TableWriter {
         let meta = properties.meta;
         let properties_section = section(&mut self.out, &bytes)?;
         let footer = Footer {
+            version,
             file_id,
             file_bytes: meta.file_bytes,
             index: index_section,
