@@ -77,12 +77,12 @@ deny: ## Licences, advisories and sources of the dependencies (cargo install car
 .PHONY: capi
 capi: ## Build engineswap's C interface (libraries, header, pkg-config file) into target/capi
 	$(CARGO) build --release --locked -p engineswap-c
-	tools/install-capi target/release target/capi
+	tools/install-capi target/release target/capi engineswap
 
 .PHONY: install
 install: ## Install engineswap's C interface below PREFIX (default /usr/local)
 	$(CARGO) build --release --locked -p engineswap-c
-	tools/install-capi target/release "$(PREFIX)"
+	tools/install-capi target/release "$(PREFIX)" engineswap
 
 .PHONY: fio-plugin
 fio-plugin: ## Build engineswap as an I/O engine of the installed fio: target/fio/libengineswap_fio.so

@@ -1,7 +1,7 @@
 //! The C interface of engineswap. What each function does, and what its caller owes it, is said once, in
 //! `include/engineswap.h`.
 //!
-//! Every function that can fail runs inside `result::guard`: a panic becomes a code, an error is copied into the
+//! Every function that can fail runs inside `c_abi::guard`: a panic becomes a code, an error is copied into the
 //! caller's struct. Handles are boxes; a NULL one is an error. The structs here mirror those of the header; the tests
 //! compare their sizes and the constants with what a C compiler makes of it.
 

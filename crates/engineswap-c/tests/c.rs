@@ -3,108 +3,28 @@
 
 #![allow(clippy::unwrap_used)] // a test
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+#[path = "../../c-abi/tests/support/mod.rs"]
+mod support;
+
+use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
+
+use support::{Library, exports, file, have, place, run, sanitizer};
+
+static LIBRARY: Library = Library::new("engineswap", engineswap_c::ENGINESWAP_ABI_VERSION);
 
 const ENGINES: [&str; 4] = ["posix", "libaio", "io_uring", "auto"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
-}
-
-fn have(command: &str) -> bool {
-    let found = Command::new(command).arg("--version").output().is_ok_and(|o| o.status.success());
-    if !found {
-        println!("skipped: there is no '{command}' here");
-    }
-    found
-}
-
-/// Runs a command; its output, or a panic that shows it.
-fn run(command: &mut Command) -> String {
-    let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert!(
-        out.status.success(),
-        "{command:?}: {}\n{text}\n{}",
-        out.status,
-        String::from_utf8_lossy(&out.stderr)
-    );
-    text
-}
-
-/// Where Cargo put the libraries that it built for this test.
-fn built() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let dirs = exe.ancestors().skip(1).take(2).map(Path::to_path_buf);
-    dirs.into_iter()
-        .find(|d| d.join("libengineswap_c.so").exists())
-        .expect("libengineswap_c.so near the test")
-}
-
-/// The interface installed into a directory that lives as long as the tests.
-fn prefix() -> &'static Path {
-    static DIR: OnceLock<PathBuf> = OnceLock::new();
-    DIR.get_or_init(|| {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("prefix");
-        let _ = std::fs::remove_dir_all(&dir);
-        run(Command::new(root().join("tools/install-capi")).arg(built()).arg(&dir).env_remove("DESTDIR"));
-        dir
-    })
-}
-
-fn pkg_config(args: &[&str]) -> Option<Vec<String>> {
-    if !have("pkg-config") {
-        return None;
-    }
-    let path = prefix().join("lib/pkgconfig");
-    let out = run(Command::new("pkg-config").args(args).arg("engineswap").env("PKG_CONFIG_PATH", path));
-    Some(out.split_whitespace().map(str::to_owned).collect())
-}
-
-/// Flags to compile against the installed library, as pkg-config gives them.
-fn flags() -> Vec<String> {
-    let own = || {
-        let p = prefix().display();
-        vec![format!("-I{p}/include"), format!("-L{p}/lib"), "-lengineswap".into()]
-    };
-    let mut flags = pkg_config(&["--cflags", "--libs"]).unwrap_or_else(own);
-    flags.push(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
-    flags
-}
-
-/// Whether `compiler` makes programs with AddressSanitizer that run here.
-fn sanitizer(compiler: &str, dir: &Path) -> Vec<&'static str> {
-    let flags = vec!["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
-    let (source, exe) = (dir.join("probe.c"), dir.join("probe"));
-    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-    let compiled = Command::new(compiler).args(&flags).arg(&source).arg("-o").arg(&exe).output();
-    if compiled.is_ok_and(|o| o.status.success()) && Command::new(&exe).status().is_ok_and(|s| s.success()) {
-        return flags;
-    }
-    println!("without AddressSanitizer: {compiler} has none that works here");
-    vec![]
-}
-
-fn compile(compiler: &str, standard: &str, source: &Path, exe: &Path, more: &[&str]) {
-    let mut c = Command::new(compiler);
-    c.args([standard, "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wno-overlength-strings"]);
-    c.args(more).arg(source).arg("-o").arg(exe).args(flags()).arg("-lpthread");
-    run(&mut c);
-}
 
 /// Compiles a test program and runs it on each engine, in a directory on the disk of the build.
 fn runs_on_each_engine(compiler: &str, standard: &str, source: &str) {
     if !have(compiler) {
         return;
     }
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = place();
     let exe = dir.path().join("program");
     let sanitizer = sanitizer(compiler, dir.path());
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source);
-    compile(compiler, standard, &source, &exe, &sanitizer);
+    let source = file("tests/c").join(source);
+    LIBRARY.compile(compiler, standard, &source, &exe, &sanitizer);
     for uri in ENGINES {
         let place = dir.path().join(uri);
         std::fs::create_dir(&place).unwrap();
@@ -134,13 +54,13 @@ fn the_example_runs_with_either_library() {
     if !have("cc") {
         return;
     }
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/overlap.c");
+    let dir = place();
+    let source = file("examples/overlap.c");
     let (shared, fixed) = (dir.path().join("shared"), dir.path().join("static"));
-    compile("cc", "-std=c99", &source, &shared, &[]);
+    LIBRARY.compile("cc", "-std=c99", &source, &shared, &[]);
     let mut c = Command::new("cc");
-    c.arg(&source).arg("-o").arg(&fixed).arg(format!("-I{}/include", prefix().display()));
-    c.arg(prefix().join("lib/libengineswap.a")).args(private());
+    c.arg(&source).arg("-o").arg(&fixed).arg(format!("-I{}/include", LIBRARY.prefix().display()));
+    c.args(LIBRARY.fixed());
     run(&mut c);
     let file = dir.path().join("file");
     std::fs::write(&file, vec![7u8; 1 << 20]).unwrap();
@@ -152,20 +72,6 @@ fn the_example_runs_with_either_library() {
     }
 }
 
-/// A static library's own dependencies, as pkg-config names them.
-fn private() -> Vec<String> {
-    let all = pkg_config(&["--static", "--libs-only-l"]);
-    let all = all.unwrap_or_else(|| ["-lpthread", "-ldl", "-lm", "-lgcc_s"].map(String::from).to_vec());
-    all.into_iter().filter(|l| l != "-lengineswap").collect()
-}
-
-/// What a shared library exports.
-fn exports(library: &Path) -> BTreeSet<String> {
-    let out = run(Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(library));
-    let names = out.lines().filter_map(|l| l.split(' ').next());
-    names.map(|n| n.split('@').next().unwrap().to_owned()).collect()
-}
-
 /// Plugins link the static library into a shared one that is loaded into any program: into one that knows nothing of
 /// it, into one with the shared library, and into one that has the static library, and its own Rust, itself.
 #[test]
@@ -173,23 +79,22 @@ fn the_static_library_hides_inside_a_shared_one() {
     if !have("cc") || !have("nm") {
         return;
     }
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+    let dir = place();
+    let tests = file("tests/c");
     let library = dir.path().join("libinside.so");
-    let (include, archive) =
-        (format!("-I{}/include", prefix().display()), prefix().join("lib/libengineswap.a"));
+    let include = format!("-I{}/include", LIBRARY.prefix().display());
     let mut c = Command::new("cc");
     c.args(["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-Wl,-z,defs", &include]);
     c.arg(tests.join("inside.c")).arg("-o").arg(&library);
-    run(c.arg("-Wl,--exclude-libs,ALL").arg(&archive).args(private()));
+    run(c.arg("-Wl,--exclude-libs,ALL").args(LIBRARY.fixed()));
     let exported: Vec<String> = exports(&library).into_iter().collect();
     assert_eq!(exported, ["inside_was_here"], "the rest has to be hidden");
 
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/overlap.c");
+    let example = file("examples/overlap.c");
     let (shared, fixed) = (dir.path().join("shared"), dir.path().join("static"));
-    compile("cc", "-std=c99", &example, &shared, &[]);
+    LIBRARY.compile("cc", "-std=c99", &example, &shared, &[]);
     let mut c = Command::new("cc");
-    run(c.arg(&example).arg("-o").arg(&fixed).arg(&include).arg(&archive).args(private()));
+    run(c.arg(&example).arg("-o").arg(&fixed).arg(&include).args(LIBRARY.fixed()));
     let file = dir.path().join("file");
     std::fs::write(&file, vec![7u8; 1 << 20]).unwrap();
     for uri in ["posix", "auto"] {
@@ -208,35 +113,17 @@ fn the_static_library_hides_inside_a_shared_one() {
     }
 }
 
-/// The functions that the header declares.
-fn declared() -> BTreeSet<String> {
-    let header = std::fs::read_to_string(prefix().join("include/engineswap.h")).unwrap();
-    let code: String = header.split("/*").map(|p| p.split_once("*/").map_or(p, |(_, code)| code)).collect();
-    let names = code.split('(').filter_map(|before| {
-        let name = before.rsplit(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next()?;
-        name.starts_with("engineswap_").then(|| name.to_owned())
-    });
-    names.collect()
-}
-
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
-    if !have("nm") {
-        return;
-    }
-    let library = prefix().join("lib/libengineswap.so");
-    let exported = exports(&library);
-    assert!(exported.len() > 40, "{exported:?}");
-    assert_eq!(exported, declared());
+    LIBRARY.check_exports();
 }
 
 #[test]
 fn the_library_is_named_by_its_abi() {
-    if !have("readelf") {
-        return;
-    }
-    let library = prefix().join(format!("lib/libengineswap.so.{}", engineswap_c::ENGINESWAP_ABI_VERSION));
-    let out = run(Command::new("readelf").arg("-d").arg(library));
-    let name = format!("[libengineswap.so.{}]", engineswap_c::ENGINESWAP_ABI_VERSION);
-    assert!(out.lines().any(|l| l.contains("SONAME") && l.contains(&name)), "{out}");
+    LIBRARY.check_name();
+}
+
+#[test]
+fn the_interface_is_the_one_that_programs_were_compiled_against() {
+    LIBRARY.check_abi();
 }

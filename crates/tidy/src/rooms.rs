@@ -74,8 +74,9 @@ pub const ORDERS: &[Order] = &[
     },
     Order {
         src: "crates/engineswap-c/src/",
-        layers: &["result buffer", "args", "engine", "dir file stats register", "file_more queue", "lib"],
+        layers: &["result buffer", "args", "engine", "file stats register", "queue", "lib"],
     },
+    Order { src: "crates/c-abi/src/", layers: &["fail", "args guard", "lib"] },
 ];
 
 /// The imports that go up or sideways, as "file -> room", each with the number of files of that room. Rooms
