@@ -104,8 +104,8 @@ mod value;
 
 pub use bounds::KeyRange;
 pub use db::{
-    Db, GetFuture, Iter, Keyspace, MultiGetFuture, MultiGetStream, RangeStream, Reads, Snapshot, WriteBatch,
-    WriteFuture,
+    Cursor, Db, GetFuture, Iter, Keys, Keyspace, MultiGetFuture, MultiGetStream, RangeStream, Reads,
+    Snapshot, WriteBatch, WriteFuture,
 };
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};

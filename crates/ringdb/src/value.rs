@@ -110,6 +110,18 @@ impl From<Value> for Vec<u8> {
     }
 }
 
+/// Without a copy, but for what is kept inline (30 bytes at most).
+#[cfg(feature = "bytes")]
+impl From<Value> for bytes::Bytes {
+    fn from(v: Value) -> bytes::Bytes {
+        match v.0 {
+            Repr::Inline(n, a) => bytes::Bytes::copy_from_slice(&a[..n as usize]),
+            Repr::Heap(b) => b.into(),
+            Repr::Shared(..) => bytes::Bytes::from_owner(v),
+        }
+    }
+}
+
 impl PartialEq for Value {
     fn eq(&self, o: &Value) -> bool {
         self.as_slice() == o.as_slice()
@@ -164,6 +176,23 @@ mod tests {
         let x = Value::shared(Arc::new(buf), 5000..5003);
         assert_eq!((&x, x.clone().into_vec()), (&Value::copy_from(b"abc"), b"abc".to_vec()));
         assert_eq!(size_of::<Value>(), 32);
+    }
+
+    #[test]
+    #[cfg(feature = "bytes")]
+    fn bytes_come_without_a_copy() {
+        let heap = Value::copy_from(&[7; 5000]);
+        let shared = Value::shared(Arc::new(AlignedBuf::zeroed(8192)), 5000..5003);
+        for v in [heap, shared] {
+            let (at, content) = (v.as_ptr(), v.to_vec());
+            let b = bytes::Bytes::from(v);
+            assert_eq!((b.as_ptr(), &b[..]), (at, &content[..]));
+        }
+        assert_eq!(bytes::Bytes::from(Value::copy_from(b"abc")), "abc");
+    }
+
+    #[test]
+    fn values_compare_and_print() {
         assert_eq!(Value::copy_from(b"abc"), b"abc");
         assert_eq!(format!("{:?}", Value::copy_from(b"a\x00")), "b\"a\\x00\"");
     }

@@ -103,7 +103,7 @@ async fn handle(db: &Db, request: Request<Incoming>) -> Result<Response<Answer>,
         Method::GET => {
             let value = db.get_async_with(&key, &read_options()).await.map_err(refused)?;
             let value = value.ok_or((StatusCode::NOT_FOUND, "no such key".into()))?;
-            let mut response = Response::new(Answer::whole(Bytes::copy_from_slice(&value)));
+            let mut response = Response::new(Answer::whole(Bytes::from(value)));
             response.headers_mut().insert(CONTENT_TYPE, BYTES);
             Ok(response)
         }

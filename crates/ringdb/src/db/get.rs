@@ -38,6 +38,27 @@ impl Views {
         }
     }
 
+    /// What `f` makes of the newest version of a key as of a snapshot (`None`: as of now), called with the bytes where
+    /// they lie: in a memtable, in the cache, or in the block that was read. Without a guard of the epoch: the caller's
+    /// function may do anything, also call the store.
+    pub fn read_with<R>(
+        &self,
+        prefix: &Prefix,
+        key: &[u8],
+        snapshot: Option<Seq>,
+        options: &ReadOptions,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let view = self.newest();
+        let seq = snapshot.unwrap_or_else(|| self.visible());
+        let mut made = None;
+        Lookup::new(&view, prefix, key, seq).run_with(&view, options.fill_cache, |value| {
+            made = Some(f(value));
+            Value::default()
+        })?;
+        Ok(made)
+    }
+
     /// The newest version of a key as of a snapshot (`None`: as of now).
     pub fn get(
         &self,

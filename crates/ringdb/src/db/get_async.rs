@@ -18,6 +18,7 @@ use super::ask::Ask;
 use super::get::Look;
 use super::held::{Held, polled_again};
 use super::lookup::Parked;
+use super::multi_get::OfOne;
 use super::reactor::{Answers, Question, Sent, Ticket, Waiting};
 use super::view::View;
 use crate::key::Seq;
@@ -150,7 +151,8 @@ impl MultiGetFuture {
             let now = &rest[..rest.len().min(super::multi_get::WAITING)];
             let mut answers = Vec::new();
             answers.resize_with(now.len(), || None);
-            let waiting = views.look_up_all(view, &self.ask.keyspace.prefix, now, *seq, &mut answers)?;
+            let waiting =
+                views.look_up_all(view, &OfOne(&self.ask.keyspace.prefix, now), *seq, &mut answers)?;
             self.asked += now.len();
             if waiting.is_empty() {
                 self.answers.append(&mut answers);

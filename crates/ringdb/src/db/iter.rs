@@ -3,6 +3,7 @@
 //! Each end has a merge of its own over all memtables and tables, made when that end is first asked. The
 //! first blocks that the merge needs are read from the disk together.
 
+mod keys;
 mod stream;
 
 use std::ops::Bound;
@@ -18,6 +19,7 @@ use crate::merge::MergeCursor;
 use crate::table::cursor::SeekTo;
 use crate::{Error, ReadOptions, Result, Value};
 
+pub use keys::Keys;
 pub use stream::RangeStream;
 
 /// Key-value pairs in key order, from both ends. It sees the store as it was when the iterator was made, and
@@ -38,6 +40,8 @@ struct Merged {
     /// Bytes of the keyspace's prefix, which returned keys come without.
     prefix_len: usize,
     fill_cache: bool,
+    /// Whether values are wanted, too.
+    values: bool,
     bounds: Arc<Bounds>,
     /// The upper bound's head; the greatest number without one.
     upper_head: u64,
@@ -105,6 +109,7 @@ impl Iter {
             seq,
             prefix_len,
             fill_cache: options.fill_cache,
+            values: true,
             upper_head: upper.as_ref().map_or(u64::MAX, |upper| key_head(upper, 0)),
             bounds: Arc::new(Bounds { lower, upper }),
             front: None,
@@ -140,7 +145,10 @@ impl Iter {
 }
 
 /// The first internal key of a range of user keys, and the first behind it (`None`: there is none).
-fn internal_bounds(prefix: &Prefix, range: (Bound<&[u8]>, Bound<&[u8]>)) -> (Vec<u8>, Option<Vec<u8>>) {
+pub(super) fn internal_bounds(
+    prefix: &Prefix,
+    range: (Bound<&[u8]>, Bound<&[u8]>),
+) -> (Vec<u8>, Option<Vec<u8>>) {
     let prefix = prefix.as_slice();
     let internal = |key: &[u8], tail: &[u8]| [prefix, key, tail].concat();
     let lower = match range.0 {
@@ -260,7 +268,8 @@ impl Merged {
             }
             *spent = true;
             let key = key.get(self.prefix_len..).unwrap_or_default();
-            return Ok(Forward::Pair(Value::copy_from(key), Value::copy_from(merge.value())));
+            let value = if self.values { Value::copy_from(merge.value()) } else { Value::default() };
+            return Ok(Forward::Pair(Value::copy_from(key), value));
         }
     }
 
@@ -291,7 +300,11 @@ impl Merged {
                     key.clear();
                     key.extend_from_slice(here);
                 }
-                *newest = Some((merge.kind() == Kind::Put).then(|| Value::copy_from(merge.value())));
+                let values = self.values;
+                *newest = Some((merge.kind() == Kind::Put).then(|| match values {
+                    true => Value::copy_from(merge.value()),
+                    false => Value::default(),
+                }));
             }
             merge.prev()?;
         }

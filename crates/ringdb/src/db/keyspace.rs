@@ -10,6 +10,7 @@ use super::get_async::{GetFuture, MultiGetFuture};
 use super::handle::Handle;
 use super::iter::{Iter, RangeStream};
 use super::keyspaces::KeyspaceState;
+use super::multi_get::OfOne;
 use super::reads::{MultiGetStream, Reads};
 use super::registered::Registered;
 use super::view::Views;
@@ -100,7 +101,7 @@ impl Keyspace {
             return block_on(MultiGetFuture::new(self.ask(snapshot, options), keys));
         }
         let snapshot = snapshot.map(|s| s.seq);
-        self.views(snapshot)?.multi_get(&self.state.prefix, keys, snapshot, options)
+        self.views(snapshot)?.multi_get(&OfOne(&self.state.prefix, keys), snapshot, options)
     }
 
     /// The value of a key, for a task that must not block; see [`crate::Db::get_async`].
@@ -210,7 +211,7 @@ impl Keyspace {
 
     /// What is read, if the store is open and has the keyspace.
     #[inline]
-    fn views(&self, snapshot: Option<Seq>) -> Result<&Views> {
+    pub(super) fn views(&self, snapshot: Option<Seq>) -> Result<&Views> {
         self.core().views_of(&self.state, snapshot)
     }
 

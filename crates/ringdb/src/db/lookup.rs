@@ -138,8 +138,68 @@ impl Lookup {
 
     /// Takes the block that it needs; the answer if that is in it. If not, the next step goes on behind it.
     pub fn give(&mut self, view: &View, block: &Block) -> Option<Option<Value>> {
+        self.give_with(view, block, |value| block.value(value))
+    }
+
+    #[inline]
+    fn give_with(
+        &mut self,
+        view: &View,
+        block: &Block,
+        make: impl FnOnce(&[u8]) -> Value,
+    ) -> Option<Option<Value>> {
         let (table, number) = self.needed(view);
-        self.search(table, number, block.bytes(), |value| block.value(value))
+        self.search(table, number, block.bytes(), make)
+    }
+
+    /// Takes the lookup to its end without a guard of the epoch: blocks are held while they are looked at. The answer
+    /// is what `make` makes of the value where it lies.
+    pub fn run_with(
+        &mut self,
+        view: &View,
+        fill_cache: bool,
+        make: impl FnOnce(&[u8]) -> Value,
+    ) -> Result<Option<Value>> {
+        let mut probes = Probes::default();
+        let answer = self.go_through(view, fill_cache, &mut probes, make);
+        probes.count(view);
+        answer
+    }
+
+    fn go_through(
+        &mut self,
+        view: &View,
+        fill_cache: bool,
+        probes: &mut Probes,
+        make: impl FnOnce(&[u8]) -> Value,
+    ) -> Result<Option<Value>> {
+        // An answer ends the lookup: it is called once at most.
+        let mut make = Some(make);
+        let mut make = |value: &[u8]| make.take().map_or_else(Value::default, |make| make(value));
+        if let Some(answer) = self.ask_memtables_with(view, &mut make) {
+            return Ok(answer);
+        }
+        loop {
+            if let At::Tables = self.walk.at
+                && !self.next_table(view, probes)
+            {
+                return Ok(None);
+            }
+            while self.descend(view) {}
+            let At::Block(number) = self.walk.at else { continue };
+            let table = Arc::clone(self.table(view));
+            let block = match table.cached_block(number) {
+                Some(block) => block,
+                None if self.stop(&table)?.is_none() => continue,
+                None => {
+                    let block = table.read_block(number, fill_cache, purpose::USER_READ)?;
+                    if fill_cache { table.keep(number, block) } else { block }
+                }
+            };
+            if let Some(answer) = self.give_with(view, &block, &mut make) {
+                return Ok(answer);
+            }
+        }
     }
 
     /// Calls `f` with every block that is not in memory and would be needed if none of them held the key.
@@ -194,11 +254,20 @@ impl Lookup {
     /// The answer, if the memtables have one.
     #[inline]
     pub fn ask_memtables(&mut self, view: &View) -> Option<Option<Value>> {
+        self.ask_memtables_with(view, Value::copy_from)
+    }
+
+    #[inline]
+    fn ask_memtables_with(
+        &mut self,
+        view: &View,
+        make: impl FnOnce(&[u8]) -> Value,
+    ) -> Option<Option<Value>> {
         let At::Memtables = self.walk.at else { return None };
         self.walk.at = At::Tables;
         let entry = view.memtables().find_map(|m| m.get(self.key.as_slice(), self.hash, self.seq))?;
         self.walk.at = At::Done;
-        Some((entry.kind == Kind::Put).then(|| Value::copy_from(entry.value)))
+        Some((entry.kind == Kind::Put).then(|| make(entry.value)))
     }
 
     /// From between tables to the index of the next one whose filter does not deny the key; false if there is none.

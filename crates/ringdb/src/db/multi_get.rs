@@ -5,6 +5,8 @@
 //! does not rule it out, is read in one submission (or a few, for huge batches), and each takes its newest
 //! version.
 
+use std::ops::Range;
+
 use super::lookup::{Lookup, Probes, Step};
 use super::view::{View, Views};
 use crate::key::{Prefix, Seq};
@@ -25,12 +27,32 @@ const IN_FLIGHT_BYTES: u64 = 16 << 20;
 /// A lookup that needs a block, and the number of its key.
 type Waiting = (usize, Lookup);
 
+/// Keys that are asked for, by number.
+pub(super) trait Asked {
+    fn len(&self) -> usize;
+    /// The prefix of a key's keyspace, and the key.
+    fn at(&self, i: usize) -> (&Prefix, &[u8]);
+}
+
+/// Keys of one keyspace.
+pub(super) struct OfOne<'a, K>(pub &'a Prefix, pub &'a [K]);
+
+impl<K: AsRef<[u8]>> Asked for OfOne<'_, K> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.1.len()
+    }
+    #[inline]
+    fn at(&self, i: usize) -> (&Prefix, &[u8]) {
+        (self.0, self.1[i].as_ref())
+    }
+}
+
 impl Views {
-    /// The newest versions of keys of one keyspace as of a snapshot (`None`: as of now), in the order of the keys.
-    pub fn multi_get<K: AsRef<[u8]>>(
+    /// The newest versions of keys as of a snapshot (`None`: as of now), in the order of the keys.
+    pub(super) fn multi_get(
         &self,
-        prefix: &Prefix,
-        keys: &[K],
+        keys: &impl Asked,
         snapshot: Option<Seq>,
         options: &ReadOptions,
     ) -> Result<Vec<Option<Value>>> {
@@ -39,15 +61,16 @@ impl Views {
         let mut out = Vec::new();
         out.resize_with(keys.len(), || None);
         let mut waiting = Vec::new();
-        for (keys, out) in keys.chunks(WAITING).zip(out.chunks_mut(WAITING)) {
-            for group in (0..keys.len()).step_by(GROUP) {
-                self.get_group(&view, prefix, keys, group, seq, out, &mut waiting)?;
+        for from in (0..keys.len()).step_by(WAITING) {
+            let to = keys.len().min(from + WAITING);
+            for group in (from..to).step_by(GROUP) {
+                self.get_group(&view, keys, group..to, seq, &mut out, &mut waiting)?;
             }
             // Neighbours share blocks: together they need each only once.
             waiting.sort_unstable_by(|a, b| a.1.key().cmp(b.1.key()));
             let mut rest = waiting.as_mut_slice();
             while !rest.is_empty() {
-                let now = self.read_needed(&view, rest, out, options.fill_cache)?;
+                let now = self.read_needed(&view, rest, &mut out, options.fill_cache)?;
                 rest = &mut rest[now..];
             }
             waiting.clear();
@@ -56,29 +79,26 @@ impl Views {
     }
 
     /// Answers what memory can answer; the others' lookups, each with the number of its key.
-    pub(super) fn look_up_all<K: AsRef<[u8]>>(
+    pub(super) fn look_up_all(
         &self,
         view: &View,
-        prefix: &Prefix,
-        keys: &[K],
+        keys: &impl Asked,
         seq: Seq,
         out: &mut [Option<Value>],
     ) -> Result<Vec<(usize, Lookup)>> {
         let mut waiting = Vec::new();
         for group in (0..keys.len()).step_by(GROUP) {
-            self.get_group(view, prefix, keys, group, seq, out, &mut waiting)?;
+            self.get_group(view, keys, group..keys.len(), seq, out, &mut waiting)?;
         }
         Ok(waiting)
     }
 
-    /// Answers what memory can answer of the group of keys that begins at `first`.
-    #[allow(clippy::too_many_arguments)]
-    fn get_group<K: AsRef<[u8]>>(
+    /// Answers what memory can answer of the first group of the keys with these numbers.
+    fn get_group(
         &self,
         view: &View,
-        prefix: &Prefix,
-        keys: &[K],
-        first: usize,
+        keys: &impl Asked,
+        numbers: Range<usize>,
         seq: Seq,
         out: &mut [Option<Value>],
         waiting: &mut Vec<Waiting>,
@@ -86,8 +106,10 @@ impl Views {
         let guard = self.pin();
         // Each is made where it stays: they are too long to be moved about.
         let mut lookups = [const { None }; GROUP];
-        for (slot, key) in lookups.iter_mut().zip(&keys[first..]) {
-            *slot = Some(Lookup::new(view, prefix, key.as_ref(), seq));
+        let first = numbers.start;
+        for (slot, i) in lookups.iter_mut().zip(numbers) {
+            let (prefix, key) = keys.at(i);
+            *slot = Some(Lookup::new(view, prefix, key, seq));
         }
         for (lookup, out) in lookups.iter_mut().flatten().zip(&mut out[first..]) {
             if let Some(answer) = lookup.ask_memtables(view) {

@@ -24,6 +24,11 @@ impl Snapshot {
         Snapshot { keyspace: keyspace.clone(), seq: Arc::new(Registered::now(keyspace.core())) }
     }
 
+    /// What it is a snapshot of, and as of when.
+    pub(super) fn parts(&self) -> (&Keyspace, &Arc<Registered>) {
+        (&self.keyspace, &self.seq)
+    }
+
     /// The same view of a keyspace (of the same store; the calls of a foreign keyspace's snapshot fail).
     pub fn keyspace(&self, keyspace: &Keyspace) -> Snapshot {
         let keyspace = Keyspace::new(self.keyspace.handle(), keyspace.state().clone());

@@ -85,6 +85,17 @@ impl BTree {
     /// The leaf, and its version at a moment when it was the right one.
     #[inline]
     pub fn descend(&self, toward: Toward<'_>, arena: &AppendArena) -> Result<(Node<'_>, u64), Torn> {
+        self.descend_by(toward, arena, |_, _| ())
+    }
+
+    /// The same; `passed` is told the place of each child that it goes to, and of how many.
+    #[inline(always)]
+    fn descend_by(
+        &self,
+        toward: Toward<'_>,
+        arena: &AppendArena,
+        mut passed: impl FnMut(usize, usize),
+    ) -> Result<(Node<'_>, u64), Torn> {
         let root = self.root.load(Acquire);
         let mut height = root >> 32;
         let mut node = self.node(height, root as u32)?;
@@ -95,7 +106,9 @@ impl BTree {
         }
         while height > 0 {
             height -= 1;
-            let child = node.child(Self::choose(&node, toward, arena)?);
+            let at = Self::choose(&node, toward, arena)?;
+            passed(at, node.len());
+            let child = node.child(at);
             let child = self.node(height, child)?;
             child.prefetch();
             let child_version = child.version();
@@ -117,6 +130,26 @@ impl BTree {
             });
             match found {
                 Ok(record) => return record,
+                Err(Torn) => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// About which share of the keys lies before `key`, from 0 to 1: nodes beside the way down count as equally full.
+    pub fn share_before(&self, key: &[u8], arena: &AppendArena) -> f64 {
+        loop {
+            let (mut before, mut width) = (0.0, 1.0);
+            let found = self
+                .descend_by(Toward::Key(key), arena, |at, of| {
+                    width /= of.max(1) as f64;
+                    before += at as f64 * width;
+                })
+                .and_then(|(leaf, version)| {
+                    let (at, of) = (leaf.find(key, arena)?.0, leaf.len());
+                    if leaf.validate(version) { Ok(at as f64 / of.max(1) as f64) } else { Err(Torn) }
+                });
+            match found {
+                Ok(in_leaf) => return before + in_leaf * width,
                 Err(Torn) => std::hint::spin_loop(),
             }
         }

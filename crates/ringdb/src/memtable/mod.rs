@@ -106,6 +106,11 @@ impl Memtable {
         self.bloom.prefetch(hash);
     }
 
+    /// About which share of the keys lies before `key`, from 0 to 1.
+    pub fn share_before(&self, key: &[u8]) -> f64 {
+        self.tree.share_before(key, &self.arena)
+    }
+
     /// Bytes of records and tree nodes in use.
     pub fn bytes(&self) -> u64 {
         self.arena.bytes() + self.tree.bytes()

@@ -24,6 +24,7 @@ mod deadlines;
 mod engines;
 mod frozen;
 mod linearizability;
+mod looks;
 mod power_cut;
 mod pressure;
 mod proofs;

@@ -125,7 +125,7 @@ impl Store {
         let keyspace = self.keyspaces[view.keyspace].as_ref()?;
         match view.snapshot {
             None => Some(Reader::Now(keyspace)),
-            Some(slot) => Some(Reader::Then(self.snapshots[slot].as_ref()?.keyspace(keyspace))),
+            Some(slot) => Some(Reader::Then(self.snapshots[slot].as_ref()?.keyspace(keyspace), keyspace)),
         }
     }
 

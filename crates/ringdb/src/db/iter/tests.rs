@@ -237,7 +237,11 @@ fn scans_and_batches_beside_each_other_in_a_tiny_cache() {
                     _ => {
                         let options = ReadOptions::default();
                         for part in keys.chunks(700) {
-                            let got = f.views.multi_get(&f.prefix, part, Some(f.last_seq), &options);
+                            let got = f.views.multi_get(
+                                &crate::db::multi_get::OfOne(&f.prefix, part),
+                                Some(f.last_seq),
+                                &options,
+                            );
                             let got = got.unwrap();
                             assert!(
                                 got.iter().zip(part).all(|(v, k)| v.as_deref() == f.expect(k, f.last_seq))
