@@ -156,24 +156,44 @@ impl Crc32cSteps {
     /// The sum with one more byte.
     #[inline]
     pub fn step(&mut self, byte: u8) -> u32 {
-        const TABLE: [u32; 256] = {
-            let mut table = [0; 256];
-            let mut i = 0;
-            while i < 256 {
-                let mut c = i as u32;
-                let mut bit = 0;
-                while bit < 8 {
-                    c = if c & 1 == 1 { c >> 1 ^ 0x82F6_3B78 } else { c >> 1 };
-                    bit += 1;
-                }
-                table[i] = c;
-                i += 1;
-            }
-            table
-        };
-        self.0 = TABLE[(self.0 as u8 ^ byte) as usize] ^ self.0 >> 8;
+        self.0 = CRC_OF_BYTE[(self.0 as u8 ^ byte) as usize] ^ self.0 >> 8;
         !self.0
     }
+}
+
+const CRC_OF_BYTE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        let mut c = i as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            c = if c & 1 == 1 { c >> 1 ^ 0x82F6_3B78 } else { c >> 1 };
+            bit += 1;
+        }
+        table[i] = c;
+        i += 1;
+    }
+    table
+};
+
+/// The seed from which `bytes` have this [`crc32c`]: there is one. Byte by byte, from the last to the first.
+pub(crate) fn crc32c_seed(sum: u32, bytes: &[u8]) -> u32 {
+    // A step leaves the upper byte of the table's entry as it is, and no two entries have the same.
+    const BY_UPPER_BYTE: [u8; 256] = {
+        let mut by = [0; 256];
+        let mut i = 0;
+        while i < 256 {
+            by[(CRC_OF_BYTE[i] >> 24) as usize] = i as u8;
+            i += 1;
+        }
+        by
+    };
+    let before = |crc: u32, byte: &u8| {
+        let i = BY_UPPER_BYTE[(crc >> 24) as usize];
+        (crc ^ CRC_OF_BYTE[i as usize]) << 8 | (i ^ byte) as u32
+    };
+    !bytes.iter().rev().fold(!sum, before)
 }
 
 #[cfg(test)]
@@ -189,6 +209,12 @@ mod tests {
         let mut steps = Crc32cSteps::new(7);
         for n in 1..=9 {
             assert_eq!(steps.step(b"123456789"[n - 1]), crc32c(7, &b"123456789"[..n]));
+        }
+        for seed in [0, 1, 7, 0x8000_0000, u32::MAX] {
+            for n in 0..=9 {
+                let bytes = &b"123456789"[..n];
+                assert_eq!(crc32c_seed(crc32c(seed, bytes), bytes), seed);
+            }
         }
     }
 

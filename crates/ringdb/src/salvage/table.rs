@@ -295,7 +295,7 @@ fn feed(remains: Remains, block_bytes: Option<u32>) -> Feed {
     if let Some(index) = index {
         return Feed::Index(BlockWalk::new(window, index, file_id));
     }
-    let packed = properties.as_ref().map(|p| p.compression != Encoding::Plain);
+    let packed = properties.as_ref().map(|p| p.trimmed || p.compression != Encoding::Plain);
     let size = properties.as_ref().map(|p| p.block_bytes).or(block_bytes);
     let blocks = properties.as_ref().map(|p| p.blocks);
     Feed::Carve(Box::new(Carver::new(window, file_id, size, packed, data_end)), problems.join("; "), blocks)

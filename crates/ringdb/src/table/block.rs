@@ -34,6 +34,11 @@ pub(crate) fn checksum_seed(file_id: u64, block_no: u32) -> u32 {
     id.wrapping_mul(0x9E37_79B1) ^ block_no
 }
 
+/// The number of the block of table `file_id` whose checksum is started from `seed`.
+pub(super) fn block_of_seed(file_id: u64, seed: u32) -> u32 {
+    seed ^ checksum_seed(file_id, 0)
+}
+
 /// A block's shape, read from its header: `Copy`, so that a cursor can keep it beside the bytes' owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {

@@ -2,7 +2,8 @@
 //!
 //! How long blocks are: a block is `block_bytes` long, but one that would waste more than a quarter of itself
 //! because the next entry does not fit grows by multiples of 4 KiB, up to four times `block_bytes`. Entries
-//! longer than a block start one of their own, which takes on more under the same rule.
+//! longer than a block start one of their own, which takes on more under the same rule. Trimmed blocks, stored without
+//! padding, waste nothing and do not grow.
 
 use super::block::{BLOCK_UNIT, HEADER_BYTES, SUFFIX_WIDTH_SHIFT, WIDE_OFFSETS, checksum_seed, head32};
 use crate::coding::crc32c;
@@ -73,6 +74,7 @@ impl Shape {
 /// Gathers the entries of one block.
 pub(crate) struct BlockBuilder {
     block_bytes: usize,
+    trims: bool,
     /// Keys and values of `items`, one after the other.
     staged: Vec<u8>,
     items: Vec<Item>,
@@ -82,7 +84,18 @@ pub(crate) struct BlockBuilder {
 impl BlockBuilder {
     /// For blocks of `block_bytes`, a multiple of 4 KiB.
     pub fn new(block_bytes: usize) -> BlockBuilder {
-        BlockBuilder { block_bytes, staged: Vec::new(), items: Vec::new(), shape: Shape::default() }
+        BlockBuilder {
+            block_bytes,
+            trims: false,
+            staged: Vec::new(),
+            items: Vec::new(),
+            shape: Shape::default(),
+        }
+    }
+
+    /// From here on blocks will be stored without padding.
+    pub fn trim(&mut self) {
+        self.trims = true;
     }
 
     pub fn is_empty(&self) -> bool {
@@ -94,14 +107,18 @@ impl BlockBuilder {
         self.padded(self.shape.bytes().0)
     }
 
+    /// Bytes that the entries need: a trimmed block has no more.
+    pub fn used_len(&self) -> usize {
+        self.shape.bytes().0
+    }
+
     fn padded(&self, bytes: usize) -> usize {
         bytes.next_multiple_of(BLOCK_UNIT).max(self.block_bytes)
     }
 
     /// Bytes of the block that would hold this entry alone, padding included.
     pub fn lone_len(&self, key: &[u8], value_len: usize) -> usize {
-        let shape = Shape::default().with(key.len(), key, 0, Kind::Put, value_len);
-        self.padded(shape.bytes().0)
+        self.padded(lone_used(key, value_len))
     }
 
     /// The key that was added last.
@@ -151,6 +168,9 @@ impl BlockBuilder {
         if new <= self.block_bytes {
             return shape.n <= MAX_ENTRIES;
         }
+        if self.trims {
+            return false;
+        }
         let used = self.shape.bytes().0;
         let room = self.padded(used);
         if new > limit || shape.n > MAX_ENTRIES {
@@ -163,11 +183,14 @@ impl BlockBuilder {
         wasteful && (used > self.block_bytes || self.lone_len(key, value_len) <= self.block_bytes)
     }
 
-    /// Lays the block out in `out`, which is [`BlockBuilder::block_len`] long, with the checksum for block
-    /// `block_no` of table `file_id`, and forgets the entries.
+    /// Lays the block out in `out`, which is [`BlockBuilder::block_len`] or [`BlockBuilder::used_len`] long, with the
+    /// checksum for block `block_no` of table `file_id`, and forgets the entries.
     pub fn finish_into(&mut self, out: &mut [u8], file_id: u64, block_no: u32) {
         let (bytes, wide) = self.shape.bytes();
-        assert_eq!(out.len(), self.padded(bytes), "the caller asked block_len()");
+        assert!(
+            [bytes, self.padded(bytes)].contains(&out.len()),
+            "the caller asked block_len() or used_len()"
+        );
         let s = self.shape;
         let (suffix_bits, mw) = (s.suffix_width_bits(), s.meta_width());
         let sw = 1 << suffix_bits;
@@ -195,8 +218,7 @@ impl BlockBuilder {
         put_offset(&mut out[offsets_at..], s.n, at, wide);
         debug_assert_eq!(at, bytes);
         out[bytes..].fill(0);
-        let sum = crc32c(checksum_seed(file_id, block_no), &out[4..]);
-        out[..4].copy_from_slice(&sum.to_le_bytes());
+        put_checksum(out, file_id, block_no);
         self.clear();
     }
 
@@ -224,11 +246,22 @@ fn put_offset(offsets: &mut [u8], i: usize, at: usize, wide: bool) {
     }
 }
 
+/// Writes the checksum of a block that is not compressed.
+pub(crate) fn put_checksum(block: &mut [u8], file_id: u64, block_no: u32) {
+    let sum = crc32c(checksum_seed(file_id, block_no), &block[4..]);
+    block[..4].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Bytes of the block that would hold this entry alone, without padding.
+pub(crate) fn lone_used(key: &[u8], value_len: usize) -> usize {
+    Shape::default().with(key.len(), key, 0, Kind::Put, value_len).bytes().0
+}
+
 /// Everything of a lone entry's block before its value: what a value too long to be staged is written after.
-/// The checksum covers `value` and `padding` zeros too.
+/// The checksum covers `value` and the zeros up to `block_len` too.
 pub(crate) fn lone_block_front(
     (key, seq, kind, value): (&[u8], Seq, Kind, &[u8]),
-    padded_len: usize,
+    block_len: usize,
     file_id: u64,
     block_no: u32,
 ) -> Vec<u8> {
@@ -246,7 +279,7 @@ pub(crate) fn lone_block_front(
     put_offset(&mut front[offsets_at..], 1, bytes, wide);
     front[at + sw..at + sw + mw].copy_from_slice(&((kind == Kind::Delete) as u64).to_le_bytes()[..mw]);
     let mut sum = crc32c(crc32c(checksum_seed(file_id, block_no), &front[4..]), value);
-    let mut padding = padded_len - bytes;
+    let mut padding = block_len - bytes;
     while padding > 0 {
         let n = padding.min(BLOCK_UNIT);
         sum = crc32c(sum, &[0; BLOCK_UNIT][..n]);

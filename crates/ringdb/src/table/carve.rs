@@ -2,28 +2,24 @@
 //!
 //! A block is believed by its checksum, which is started from the table's number and the block's, so nothing else can
 //! pass for one. Where blocks are not compressed they begin at multiples of 4096, and a block's own offsets say how
-//! long it is. In a compressed table a block begins where the one before ends and does not say how long it is:
-//! its end is where the running checksum becomes the stored one and the bytes decompress. Behind a damaged block the
-//! next one is looked for at every byte, as far as a block may reach.
+//! long it is. In a trimmed table they begin anywhere. In a compressed table a block begins where the one before
+//! ends and does not say how long it is: its end is where the running checksum becomes the stored one and the bytes
+//! decompress. Behind a damaged block the next one is looked for at every byte. The number of a plain block follows
+//! from its checksum, however many are missing; a compressed one is tried with the numbers that it may have.
 
-use super::block::{BLOCK_UNIT, BlockView, checksum_seed};
+use super::block::{BLOCK_UNIT, BlockView, HEADER_BYTES, block_of_seed, checksum_seed};
 use super::compress::{Encoding, decompress_any};
 use super::format::PACKED_HEADER_BYTES;
 use super::walk::Window;
-use crate::coding::{Crc32cSteps, crc32c};
+use crate::coding::{Crc32cSteps, crc32c_seed};
 
 const UNIT: u64 = BLOCK_UNIT as u64;
 /// The largest block that is compressed, with room to spare.
 const MOST_PACKED: usize = (16 << 20) + (128 << 10);
-/// Bytes that are summed at most to find out which number a block has.
-const MOST_SUMMED: u64 = 256 << 20;
-/// The same for a whole table: behind a long gap in a file whose number is not known every block would be tried with
-/// thousands of numbers.
-const MOST_SUMMED_IN_ALL: u64 = 32 << 30;
-/// Bytes that are summed at most, in a whole table, where a block is searched byte by byte.
+/// Bytes that are summed in vain at most, in a whole table, for blocks that are stored as they are.
+const MOST_SUMMED: u64 = 4 << 30;
+/// The same for compressed blocks that are searched byte by byte.
 const MOST_SUMMED_SEARCHING: u64 = 2 << 30;
-/// How often the next block is searched byte by byte in one table.
-const MOST_SEARCHES: u32 = 64;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// A block that was found.
@@ -47,8 +43,7 @@ pub(crate) struct Carver {
     end: u64,
     at: u64,
     next_number: u32,
-    searches: u32,
-    /// Bytes summed so far to find out numbers, and where blocks were searched byte by byte.
+    /// Bytes summed in vain so far, of what may have been plain blocks and compressed ones.
     summed: u64,
     summed_searching: u64,
 }
@@ -72,7 +67,6 @@ impl Carver {
             end,
             at: 0,
             next_number: 0,
-            searches: 0,
             summed: 0,
             summed_searching: 0,
         };
@@ -90,7 +84,7 @@ impl Carver {
 
     /// The next block; its bytes, unpacked, in `out`. `None` when there are no more.
     pub fn next(&mut self, out: &mut Vec<u8>) -> Option<CarvedBlock> {
-        if !self.packed {
+        if !self.packed && !self.goes_on_packed(out) {
             let found = self.next_plain(out);
             if found.is_some() || !self.guessed || self.next_number > 0 {
                 return found;
@@ -99,6 +93,16 @@ impl Carver {
             (self.packed, self.at) = (true, 0);
         }
         self.next_packed(out)
+    }
+
+    /// Whether the table, of which nobody says how it is stored, goes on without padding.
+    fn goes_on_packed(&mut self, out: &mut Vec<u8>) -> bool {
+        let (at, number) = (self.at, self.next_number);
+        if self.guessed && number > 0 && self.plain_at(at, number..=number, out).is_none() {
+            self.packed = true;
+            self.packed = self.either_at(at, number, MOST_PACKED, out).is_some();
+        }
+        self.packed
     }
 
     fn found(&mut self, number: u32, len: u64) -> Option<CarvedBlock> {
@@ -130,43 +134,40 @@ impl Carver {
         numbers: std::ops::RangeInclusive<u32>,
         out: &mut Vec<u8>,
     ) -> Option<(u32, u64)> {
-        let used = self.extent(offset)?;
-        let sizes: Vec<u64> = match self.block_bytes {
+        let end = self.extent(offset)?;
+        let used = end.next_multiple_of(UNIT);
+        let mut sizes: Vec<u64> = match self.block_bytes {
             Some(n) => vec![(n as u64).max(used)],
             None => (12..=16).map(|shift| (1u64 << shift).max(used)).collect(),
         };
-        let mut last = 0;
+        // Without padding, if the table is trimmed.
+        sizes.extend(self.packed.then_some(end));
+        sizes.dedup();
         for len in sizes {
-            if len == last || offset + len > self.end {
+            if offset + len > self.end || self.summed > MOST_SUMMED {
                 continue;
             }
-            last = len;
             let bytes = self.window.bytes(offset, len as usize).ok()?;
             if BlockView::check_structure(bytes).is_err() {
                 return None;
             }
             let (sum, rest) = bytes.split_first_chunk::<4>()?;
-            let sum = u32::from_le_bytes(*sum);
-            let most = MOST_SUMMED.min(MOST_SUMMED_IN_ALL.saturating_sub(self.summed));
-            let tries = (most / len).max(1) as usize;
-            // Mostly few blocks are missing, and large ones take several units.
-            let numbers = numbers.clone().rev().take(tries);
-            for number in numbers {
-                self.summed += len;
-                if crc32c(checksum_seed(self.file_id, number), rest) == sum {
-                    out.clear();
-                    out.extend_from_slice(bytes);
-                    if self.block_bytes.is_none() && len > used {
-                        self.block_bytes = Some(len as u32);
-                    }
-                    return Some((number, len));
+            let seed = crc32c_seed(u32::from_le_bytes(*sum), rest);
+            let number = block_of_seed(self.file_id, seed);
+            if numbers.contains(&number) {
+                out.clear();
+                out.extend_from_slice(bytes);
+                if self.block_bytes.is_none() && len > used {
+                    self.block_bytes = Some(len as u32);
                 }
+                return Some((number, len));
             }
+            self.summed += len;
         }
         None
     }
 
-    /// The bytes, a multiple of 4096, up to the end of the entries of what may be a block.
+    /// The bytes up to the end of the entries of what may be a block.
     fn extent(&mut self, offset: u64) -> Option<u64> {
         let header = self.window.bytes(offset, 24).ok()?;
         let end_at = BlockView::end_at(header)?;
@@ -174,7 +175,7 @@ impl Carver {
         let mut end = [0; 4];
         end[..end_at.len()].copy_from_slice(tables.get(end_at)?);
         let end = u32::from_le_bytes(end) as u64;
-        Some(end.max(1).next_multiple_of(UNIT))
+        Some(end.max(1))
     }
 
     fn next_packed(&mut self, out: &mut Vec<u8>) -> Option<CarvedBlock> {
@@ -185,26 +186,28 @@ impl Carver {
         // One block or more are damaged.
         let reach = 4 * self.block_bytes.unwrap_or(4096) as u64;
         let from = self.at;
-        while self.searches < MOST_SEARCHES && self.at < self.end {
-            self.searches += 1;
-            for offset in self.at + 1..(self.at + reach + UNIT).min(self.end) {
-                if !self.may_be_block(offset) {
-                    continue;
-                }
+        for offset in from + 1..self.end {
+            if !self.may_be_block(offset) {
+                continue;
+            }
+            // A block has a header at least.
+            let passed = u32::try_from((offset - from) / HEADER_BYTES as u64).unwrap_or(u32::MAX);
+            let numbers = number.saturating_add(1)..=number.saturating_add(1).saturating_add(passed);
+            if let Some((number, len)) = self.plain_at(offset, numbers, out) {
+                self.at = offset;
+                return self.found(number, len);
+            }
+            for missing in 1..=1 + (offset - from) / reach {
                 if self.summed_searching >= MOST_SUMMED_SEARCHING {
-                    self.at = self.end;
-                    return None;
+                    break;
                 }
-                for missing in 1..=1 + (offset - from) / reach {
-                    let number = number.saturating_add(missing as u32);
-                    self.summed_searching += reach;
-                    if let Some(len) = self.either_at(offset, number, reach as usize, out) {
-                        self.at = offset;
-                        return self.found(number, len);
-                    }
+                let number = number.saturating_add(missing as u32);
+                self.summed_searching += reach;
+                if let Some(len) = self.packed_at(offset, number, reach as usize, out) {
+                    self.at = offset;
+                    return self.found(number, len);
                 }
             }
-            self.at += reach;
         }
         self.at = self.end;
         None

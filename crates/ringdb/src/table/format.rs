@@ -127,6 +127,9 @@ impl Footer {
     }
 }
 
+/// Flag beside the compression.
+const TRIMMED: u64 = 4;
+
 /// What a table says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Properties {
@@ -134,6 +137,8 @@ pub(crate) struct Properties {
     pub block_bytes: u32,
     /// The compression that blocks were offered (those that did not shrink are plain).
     pub compression: Encoding,
+    /// Whether blocks may be stored without padding.
+    pub trimmed: bool,
     /// Bloom filter bits per key; 0 for no filter.
     pub filter_bits_per_key: u32,
     /// Data blocks.
@@ -152,7 +157,7 @@ impl Properties {
     pub fn encode(&self, out: &mut Vec<u8>) {
         for v in [
             self.block_bytes as u64,
-            self.compression as u64,
+            self.compression as u64 | if self.trimmed { TRIMMED } else { 0 },
             self.filter_bits_per_key as u64,
             self.blocks as u64,
             self.keys,
@@ -168,9 +173,11 @@ impl Properties {
     pub fn decode(bytes: &[u8]) -> Option<Properties> {
         let mut r = Reader::new(bytes);
         let narrow = |v: u64| u32::try_from(v).ok();
+        let (block_bytes, storage) = (narrow(r.varint()?)?, r.varint()?);
         let p = Properties {
-            block_bytes: narrow(r.varint()?)?,
-            compression: Encoding::from_u8(u8::try_from(r.varint()?).ok()?)?,
+            block_bytes,
+            compression: Encoding::from_u8(u8::try_from(storage & !TRIMMED).ok()?)?,
+            trimmed: storage & TRIMMED != 0,
             filter_bits_per_key: narrow(r.varint()?)?,
             blocks: narrow(r.varint()?)?,
             keys: r.varint()?,
@@ -303,6 +310,7 @@ mod tests {
         Properties {
             block_bytes: 4096,
             compression: Encoding::Lz4,
+            trimmed: true,
             filter_bits_per_key: 10,
             blocks: 3,
             keys: 70,

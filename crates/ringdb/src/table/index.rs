@@ -36,7 +36,7 @@ pub(crate) struct BlockPos {
     pub offset: u64,
     /// Bytes on disk.
     pub stored_len: u32,
-    /// Bytes in memory: `block_bytes`, or more (a multiple of 4096) for a large block.
+    /// Bytes in memory: `block_bytes`, or more (a multiple of 4096) for a large block; any number if it is trimmed.
     pub block_len: u32,
     /// How the stored bytes are encoded.
     pub encoding: Encoding,
@@ -56,8 +56,10 @@ pub(super) struct Large {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Positions {
     pub large: Vec<Large>,
-    /// In compressed tables: each block's offset << 2 | encoding, and at last the end of the data.
+    /// In compressed and trimmed tables: each block's offset << 2 | encoding, and at last the end of the data.
     pub packed: Vec<u64>,
+    /// The table is trimmed: blocks that are not compressed are as long as they are stored.
+    pub trimmed: bool,
 }
 
 /// Finds the data block of a key, and where it lies.
@@ -270,6 +272,9 @@ impl Index {
         if let Some(&[start, end]) = p.packed.get(block as usize..block as usize + 2) {
             let encoding = Encoding::from_u8((start & 3) as u8).unwrap_or(Encoding::Plain);
             let stored_len = ((end >> 2) - (start >> 2)) as u32;
+            if p.trimmed && encoding == Encoding::Plain {
+                block_len = stored_len;
+            }
             return BlockPos { offset: start >> 2, stored_len, block_len, encoding };
         }
         let offset = (block as u64 * units as u64 + extra) * BLOCK_UNIT as u64;
@@ -285,6 +290,11 @@ impl Index {
                 p.offset + p.stored_len as u64
             }
         }
+    }
+
+    /// Whether blocks may be stored without padding.
+    pub fn is_trimmed(&self) -> bool {
+        self.positions.trimmed
     }
 
     /// Bytes of a normal block.

@@ -7,7 +7,7 @@
 //! if packed: blocks x { varint stored length << 2 | encoding }
 //! ```
 
-use super::block::BLOCK_UNIT;
+use super::block::{BLOCK_UNIT, HEADER_BYTES};
 use super::compress::Encoding;
 use super::index::{Index, Large, Positions};
 use super::meta::MAX_INTERNAL_KEY_BYTES;
@@ -16,6 +16,11 @@ use crate::coding::{Reader, put_bytes, put_varint};
 /// A block that is compressed is no longer than this when it is not, in units of 4 KiB: values of more than 16 MiB
 /// are stored plain. So a few damaged bytes cannot ask for gigabytes.
 const MAX_PACKED_UNITS: u32 = (32 << 20) / BLOCK_UNIT as u32;
+
+// Where blocks lie: by rule, packed (compressed tables), or packed and those that are not compressed without padding.
+const BY_RULE: u8 = 0;
+const PACKED: u8 = 1;
+const TRIMMED: u8 = 2;
 
 /// Gathers the separators and positions of a table's blocks.
 pub(crate) struct IndexBuilder {
@@ -51,10 +56,33 @@ impl IndexBuilder {
         self.separators.len() + separator_len <= u32::MAX as usize && self.ends.len() < u32::MAX as usize - 1
     }
 
+    /// From the next block on, blocks may be stored without padding: all are added with how they are stored.
+    pub fn trim(&mut self) {
+        let p = &mut self.positions;
+        if p.trimmed {
+            return;
+        }
+        p.trimmed = true;
+        if !p.packed.is_empty() {
+            return;
+        }
+        // So far they lie by rule.
+        let mut large = p.large.iter().peekable();
+        for block in 0..self.added {
+            p.packed.push(self.data_end << 2);
+            let len = match large.next_if(|l| l.block == block) {
+                Some(l) => l.units * BLOCK_UNIT as u32,
+                None => self.block_bytes,
+            };
+            self.data_end += len as u64;
+        }
+    }
+
     /// Adds where the next block lies: `block_len` bytes long in memory, after the one before. `packed` says how
-    /// it is stored in a compressed table, where all blocks are added with it; `None` if stored as it is.
+    /// it is stored in a compressed or trimmed table, where all blocks are added with it; `None` if stored as it is.
     pub fn add_position(&mut self, block_len: u32, packed: Option<(u32, Encoding)>) {
-        if block_len > self.block_bytes {
+        let by_rule = !self.positions.trimmed || packed.is_some_and(|(_, e)| e != Encoding::Plain);
+        if block_len > self.block_bytes && by_rule {
             let units = block_len / BLOCK_UNIT as u32;
             push_large(&mut self.positions.large, self.block_bytes, self.added, units);
         }
@@ -85,8 +113,16 @@ impl IndexBuilder {
     /// The index.
     pub fn finish(mut self) -> Index {
         assert_eq!(self.added as usize, self.ends.len(), "a separator for each position");
-        if !self.positions.packed.is_empty() {
-            self.positions.packed.push(self.data_end << 2);
+        let p = &mut self.positions;
+        if !p.packed.is_empty() {
+            p.packed.push(self.data_end << 2);
+        }
+        if p.trimmed {
+            // Of blocks that are stored as they are, the positions say all.
+            let large = std::mem::take(&mut p.large);
+            for l in large.iter().filter(|l| p.packed[l.block as usize] & 3 != 0) {
+                push_large(&mut p.large, self.block_bytes, l.block, l.units);
+            }
         }
         Index::assemble(self.block_bytes, self.separators, self.ends, self.positions)
     }
@@ -104,7 +140,11 @@ impl Index {
         let p = self.positions();
         out.extend_from_slice(&self.blocks().to_le_bytes());
         out.extend_from_slice(&(p.large.len() as u32).to_le_bytes());
-        out.push(!p.packed.is_empty() as u8);
+        out.push(match (p.packed.is_empty(), p.trimmed) {
+            (true, _) => BY_RULE,
+            (false, false) => PACKED,
+            (false, true) => TRIMMED,
+        });
         for block in 0..self.blocks() {
             put_bytes(out, self.separator(block));
         }
@@ -128,13 +168,14 @@ impl Index {
         let large = r.u32().ok_or_else(cut)? as usize;
         let packed = r.u8().ok_or_else(cut)?;
         // A separator takes a byte at least: this bounds what is allocated.
-        if blocks > bytes.len() || large > blocks || packed > 1 || bytes.len() > u32::MAX as usize {
+        if blocks > bytes.len() || large > blocks || packed > TRIMMED || bytes.len() > u32::MAX as usize {
             return Err(format!("an index of {blocks} blocks, {large} large, in {} bytes", bytes.len()));
         }
         let (separators, ends) = decode_separators(&mut r, blocks)?;
         let mut positions = Positions::default();
         decode_large(&mut r, &mut positions, (blocks, large), block_bytes).ok_or("a wrong large block")?;
-        if packed == 1 {
+        positions.trimmed = packed == TRIMMED;
+        if packed != BY_RULE {
             decode_packed(&mut r, &mut positions, blocks).ok_or("a wrong position of a block")?;
         }
         if !r.is_empty() {
@@ -148,10 +189,11 @@ impl Index {
         // Who reads a plain block into place takes one length for the other.
         let wrong = |n: &u32| {
             let pos = index.block_pos(*n);
-            pos.encoding == Encoding::Plain && pos.stored_len != pos.block_len
+            let plain = pos.encoding == Encoding::Plain;
+            plain && (pos.stored_len != pos.block_len || pos.stored_len < HEADER_BYTES as u32)
         };
-        match (0..index.blocks()).filter(|_| packed == 1).find(wrong) {
-            Some(n) => Err(format!("block {n} is not compressed and has two lengths")),
+        match (0..index.blocks()).filter(|_| packed != BY_RULE).find(wrong) {
+            Some(n) => Err(format!("block {n} is not compressed and has two lengths, or is too short")),
             None => Ok(index),
         }
     }

@@ -31,6 +31,8 @@ pub(crate) mod remains;
 #[cfg(test)]
 mod round_trip_tests;
 pub(crate) mod scan;
+#[cfg(test)]
+mod trimmed_tests;
 pub(crate) mod walk;
 pub(crate) mod writer;
 

@@ -70,6 +70,7 @@ impl TableParts {
             .map_err(|e| bad("index", s.offset, e))?;
         let meta = &properties.meta;
         let agree = index.blocks() == properties.blocks
+            && index.is_trimmed() == properties.trimmed
             && index.data_bytes() <= s.offset
             && index.separator(index.blocks() - 1) == meta.largest
             && meta.file_id == file_id
@@ -93,6 +94,7 @@ impl TableParts {
             properties: Properties {
                 block_bytes,
                 compression: Encoding::Plain,
+                trimmed: false,
                 filter_bits_per_key: 0,
                 blocks: 1,
                 keys: 1,

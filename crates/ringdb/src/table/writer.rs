@@ -6,7 +6,7 @@ use std::path::Path;
 use engineswap::{Io, Purpose};
 
 use super::block::BLOCK_UNIT;
-use super::block_builder::{BlockBuilder, lone_block_front};
+use super::block_builder::{BlockBuilder, lone_block_front, lone_used, put_checksum};
 use super::compress::{Compressor, Encoding};
 use super::filter::FilterBuilder;
 use super::format::{FOOTER_BYTES, Footer, Properties, Section, packed_checksum};
@@ -28,6 +28,13 @@ const STREAM_ALWAYS_BYTES: usize = 16 << 20;
 
 /// So many times the keys are expected that would come if they were as close as those before.
 const SURPLUS: f64 = 1.25;
+
+/// Where a table's padding is more than this part of it, blocks are stored without padding from there on. They begin
+/// anywhere then, which is nothing to the page cache; of a read past it, more is thrown away.
+const MOST_PADDING_CACHED: u64 = 32;
+const MOST_PADDING_DIRECT: u64 = 8;
+/// So much padding is never too much: one large value among small ones should not trim them.
+const PADDING_SLACK: u64 = 16 << 10;
 
 /// How to write a table.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +66,9 @@ pub(crate) struct TableWriter {
     /// The last key, if its block was streamed and so `block` is empty.
     streamed_key: Option<Vec<u8>>,
     index: IndexBuilder,
+    /// Bytes of padding so far, and whether there will be no more.
+    padding: u64,
+    trims: bool,
     filter: FilterBuilder,
     compressor: Compressor,
     scratch: Vec<u8>,
@@ -90,6 +100,8 @@ impl TableWriter {
             block: BlockBuilder::new(options.block_bytes as usize),
             streamed_key: None,
             index: IndexBuilder::new(options.block_bytes),
+            padding: 0,
+            trims: false,
             filter: FilterBuilder::new(options.filter_bits_per_key),
             compressor: Compressor::new(options.compression.into()),
             options,
@@ -211,11 +223,30 @@ impl TableWriter {
         Ok(())
     }
 
+    /// The length to store the next block with, of which `used` bytes are needed and `padded` are the rule.
+    fn stored_len(&mut self, used: usize, padded: usize) -> usize {
+        if !self.trims {
+            self.padding += (padded - used) as u64;
+            let one_of = match self.options.reads {
+                Reads::PageCache => MOST_PADDING_CACHED,
+                Reads::Direct => MOST_PADDING_DIRECT,
+            };
+            let most = (self.out.position() + padded as u64) / one_of + PADDING_SLACK;
+            if self.padding > most {
+                self.trims = true;
+                self.index.trim();
+                self.block.trim();
+            }
+        }
+        if self.trims { used } else { padded }
+    }
+
     fn write_block(&mut self) -> Result<()> {
         let len = self.block.block_len();
         let block_no = self.index.positions_added();
         if self.compressor.encoding() == Encoding::Plain {
-            self.index.add_position(len as u32, None);
+            let len = self.stored_len(self.block.used_len(), len);
+            self.index.add_position(len as u32, self.trims.then_some((len as u32, Encoding::Plain)));
             if let Some(room) = self.out.room(len) {
                 self.block.finish_into(room, self.file_id, block_no);
                 return self.out.flush_if_full();
@@ -225,10 +256,16 @@ impl TableWriter {
             return self.out.write(&self.scratch);
         }
         self.scratch.resize(len, 0);
+        let used = self.block.used_len();
         self.block.finish_into(&mut self.scratch, self.file_id, block_no);
         // Worth it from an eighth saved.
         let packed = match self.compressor.compress(&self.scratch[4..], len / 8 * 7) {
             None => {
+                let len = self.stored_len(used, len);
+                if len < self.scratch.len() {
+                    self.scratch.truncate(len);
+                    put_checksum(&mut self.scratch, self.file_id, block_no);
+                }
                 self.out.write(&self.scratch)?;
                 (len as u32, Encoding::Plain)
             }
@@ -244,13 +281,14 @@ impl TableWriter {
 
     /// Writes a block of one entry without a copy of its value besides the file's buffers.
     fn stream_block(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
-        let len = self.block.lone_len(key, value.len());
+        let len = self.stored_len(lone_used(key, value.len()), self.block.lone_len(key, value.len()));
         let block_no = self.index.positions_added();
         let end = self.out.position() + len as u64;
         self.out.write(&lone_block_front((key, seq, kind, value), len, self.file_id, block_no))?;
         self.out.write(value)?;
         self.out.pad_to(end)?;
-        let packed = (self.compressor.encoding() != Encoding::Plain).then_some((len as u32, Encoding::Plain));
+        let is_packed = self.trims || self.compressor.encoding() != Encoding::Plain;
+        let packed = is_packed.then_some((len as u32, Encoding::Plain));
         self.index.add_position(len as u32, packed);
         self.streamed_key = Some(key.to_vec());
         Ok(())
@@ -258,7 +296,7 @@ impl TableWriter {
 
     /// The version that the footer names: the lowest whose readers know all that the table holds.
     fn version(&self) -> FormatVersion {
-        FormatVersion::V1
+        if self.trims { FormatVersion::V2 } else { FormatVersion::V1 }
     }
 
     /// Writes the rest and waits until the table is durable (its directory entry is not).
@@ -300,6 +338,7 @@ impl TableWriter {
         let mut properties = Properties {
             block_bytes: self.options.block_bytes,
             compression: self.compressor.encoding(),
+            trimmed: self.trims,
             filter_bits_per_key: self.options.filter_bits_per_key,
             blocks: index.blocks(),
             keys: self.keys,
