@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::core::Core;
 use super::keyspaces::KeyspaceState;
+use super::log_keeper::KEEP_SPARE;
 use super::write::WriteSide;
 use crate::Result;
 use crate::compaction::flush::flush;
@@ -29,7 +30,10 @@ impl Core {
         let w = w.clone();
         // Of a failure to prepare a segment that lasts the writer learns when it needs one, and can tell somebody. One
         // to note anything, or to sync the directory, stops the store.
-        let keep_log = move || w.log_keeper.run(|| drop(w.log.prepare()), || drop(w.versions.note_log()));
+        let keep_log = move || {
+            let (prepare, note) = (|| drop(w.log.prepare()), || drop(w.versions.note_log()));
+            w.log_keeper.run(prepare, note, KEEP_SPARE, || w.log.remove_spare(false));
+        };
         let join = self.env.spawn("ringdb-log", true, Box::new(keep_log));
         threads.push(join.map_err(|e| engineswap::Error::from_std("start a background thread", &e))?);
         Ok(())
@@ -52,7 +56,9 @@ impl Core {
     pub fn wait_idle(&self) -> Result<()> {
         self.wait_prepared()?;
         let w = self.write_side()?;
-        w.scheduler.wait_idle(&*w.compaction)
+        w.scheduler.wait_idle(&*w.compaction)?;
+        w.log.remove_spare(true);
+        Ok(())
     }
 
     /// See [`crate::Db::compact_range`].
@@ -103,6 +109,8 @@ impl Core {
         if stopped.is_none() {
             // What is durable stays so without these words.
             let _ = w.versions.note_end();
+            // Opening the store again begins a new log.
+            w.log.remove_spare(true);
         }
         w.unlock();
         stopped.map_or(Ok(()), |why| Err(crate::Error::Stopped(why.into())))

@@ -135,6 +135,22 @@ impl Log {
         }
     }
 
+    /// Removes the segments that wait for a new number; with `prepared`, those too that are ready to be written. A log
+    /// that is written to makes others. One that cannot be removed stays until the store is opened again.
+    pub fn remove_spare(&self, prepared: bool) {
+        let mut spare = vec![];
+        {
+            let mut p = lock(&self.pool);
+            spare.append(&mut p.free);
+            if prepared {
+                spare.extend(std::mem::take(&mut p.prepared));
+            }
+        }
+        for s in spare {
+            let _ = self.io.remove_file(&s.path);
+        }
+    }
+
     /// Bytes of all segment files, free and prepared ones included.
     pub fn bytes(&self) -> u64 {
         let p = lock(&self.pool);

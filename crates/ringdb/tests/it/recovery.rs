@@ -100,6 +100,37 @@ fn the_log_does_not_grow_with_every_reopening() {
 }
 
 #[test]
+fn an_idle_and_a_closed_store_keep_no_spare_segments() {
+    for o in media() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path(), o.clone()).unwrap();
+        let fill = |round: u32| {
+            for first in (0..20_000u32).step_by(500) {
+                let mut batch = WriteBatch::new();
+                for i in first..first + 500 {
+                    batch.put(format!("{round}-{i:05}"), [7; 80]);
+                }
+                db.write(batch, &WriteOptions::default()).unwrap();
+            }
+        };
+        for round in 0..2 {
+            fill(round);
+            db.flush().unwrap();
+            db.wait_idle().unwrap();
+            assert_eq!(files(dir.path(), ".log").len(), 1, "round {round}");
+        }
+        fill(2);
+        db.close().unwrap();
+        // No more than the memtables that were not flushed.
+        let logs = files(dir.path(), ".log");
+        let bytes: u64 = logs.iter().map(|f| fs::metadata(f).unwrap().len()).sum();
+        assert!(bytes <= 4 << 20, "{bytes} bytes in {logs:?}");
+        let db = Db::open(dir.path(), o).unwrap();
+        assert_eq!(db.iter().count(), 60_000);
+    }
+}
+
+#[test]
 fn unlogged_writes_neither_hide_nor_bring_back_logged_ones() {
     for o in media() {
         let dir = tempfile::tempdir().unwrap();
