@@ -93,6 +93,7 @@ mod open_stores;
 mod options;
 mod purpose;
 mod salvage;
+mod settings;
 #[cfg(all(not(shuttle), feature = "sim"))]
 pub mod sim;
 mod stats;
@@ -111,10 +112,12 @@ pub use engineswap;
 pub use env::{Env, Join, SystemEnv};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
-pub use options::{Compression, Durability, Options, ReadOptions, WriteOptions};
+pub use options::{Compression, Durability, KeyspaceOptions, Options, ReadOptions, WriteOptions};
 pub use purpose::NAMES as IO_PURPOSES;
 pub use salvage::{SalvageLoss, SalvageOptions, SalvageReport, salvage};
-pub use stats::{DamagedTable, LevelStats, Progress, Stats, VerifyOptions, VerifyProblem, VerifyReport};
+pub use stats::{
+    DamagedTable, KeyspaceSettings, LevelStats, Progress, Stats, VerifyOptions, VerifyProblem, VerifyReport,
+};
 pub use value::Value;
 
 /// The README's examples, run as doc tests.

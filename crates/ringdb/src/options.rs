@@ -1,6 +1,11 @@
 //! Settings: plain data with `with_*` builders.
 
-use std::time::Duration;
+mod calls;
+mod file;
+mod keyspace;
+
+pub use calls::{ReadOptions, WriteOptions};
+pub use keyspace::KeyspaceOptions;
 
 /// How durable a write is when its call returns.
 #[derive(
@@ -32,6 +37,31 @@ pub enum Compression {
 }
 
 /// Settings of a store.
+///
+/// Four of them are of the tables on disk, and the store remembers them: `block_bytes`, `compression`,
+/// `last_level_compression` and `filter_bits_per_key`. What is *given* here overrides what the store remembers, and is
+/// remembered from then on; what is not given is as the store remembers it, or the default in a new store. A setting is
+/// given if a builder, a settings file or [`Options::over`] has set it, also to its default, or if the field differs
+/// from its default. [`crate::Db::options`] says what is in force. Keyspaces can have settings of their own:
+/// [`KeyspaceOptions`].
+///
+/// A settings file is TOML with the fields by name; see `Options::from_toml` (feature `toml`).
+///
+/// ```
+/// use ringdb::{Compression, Db, Options};
+///
+/// # fn main() -> ringdb::Result<()> {
+/// # let tmp = tempfile::tempdir().expect("a temporary directory");
+/// # let dir = tmp.path().join("store");
+/// let zstd = Options::default().with_last_level_compression(Compression::Zstd);
+/// Db::open(&dir, zstd)?.close()?;
+/// // Remembered.
+/// let db = Db::open(&dir, Options::default())?;
+/// assert_eq!(db.options().last_level_compression, Compression::Zstd);
+/// # db.close()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
@@ -53,13 +83,13 @@ pub struct Options {
     pub memtable_bytes: u64,
     /// Durability of writes that do not say otherwise, and the medium of the log. Default `Process`.
     pub durability: Durability,
-    /// Bytes of a data block, a power of two from 4 KiB to 64 KiB. Default 4 KiB.
+    /// Bytes of a data block, a power of two from 4 KiB to 64 KiB. Remembered. Default 4 KiB.
     pub block_bytes: u32,
-    /// Compression of all levels but the last. Default none.
+    /// Compression of all levels but the last. Remembered. Default none.
     pub compression: Compression,
-    /// Compression of the last level. Default none.
+    /// Compression of the last level. Remembered. Default none.
     pub last_level_compression: Compression,
-    /// Bloom filter bits per key; 0 for no filters. Default 10.
+    /// Bloom filter bits per key; 0 for no filters. Remembered. Default 10.
     pub filter_bits_per_key: u32,
     /// Threads that flush and compact. Default: the number of cores, at most 4.
     pub background_threads: usize,
@@ -78,6 +108,8 @@ pub struct Options {
     pub create_if_missing: bool,
     /// If the log is corrupt before its tail, recover what precedes the damage instead of failing. Default false.
     pub recover_damaged_log: bool,
+    /// The fields that were set, whatever to: bit by [`Field`].
+    given: u32,
 }
 
 impl Default for Options {
@@ -98,19 +130,97 @@ impl Default for Options {
             direct_reads: false,
             create_if_missing: true,
             recover_damaged_log: false,
+            given: 0,
         }
     }
 }
 
-macro_rules! builders {
-    ($($(#[$doc:meta])* $fn:ident $field:ident: $t:ty),* $(,)?) => {$(
-        $(#[$doc])*
-        #[must_use]
-        pub fn $fn(mut self, value: $t) -> Self {
-            self.$field = value;
-            self
+/// What there is to set: the name and the number of each field, and its builder.
+macro_rules! fields {
+    ($($(#[$doc:meta])* $fn:ident $field:ident: $t:ty),* $(,)?) => {
+        #[allow(non_camel_case_types)]
+        #[derive(Clone, Copy)]
+        enum Field { io, $($field),* }
+
+        impl Options {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $fn(mut self, value: $t) -> Self {
+                    self.$field = value;
+                    self.give(Field::$field)
+                }
+            )*
+
+            /// The names of the settings that are given, in the order of the fields.
+            #[must_use]
+            pub fn given(&self) -> Vec<&'static str> {
+                let default = Options::default();
+                let mut names = Vec::new();
+                if self.has(Field::io) || self.io != default.io {
+                    names.push("io");
+                }
+                $(if self.has(Field::$field) || self.$field != default.$field {
+                    names.push(stringify!($field));
+                })*
+                names
+            }
+
+            /// These settings where they are given, those of `below` elsewhere: what the command line says over what a
+            /// file says, for example.
+            ///
+            /// ```
+            /// use ringdb::Options;
+            ///
+            /// let file = Options::default().with_cache_bytes(64 << 20).with_block_bytes(8192);
+            /// let both = Options::default().with_cache_bytes(32 << 20).over(file);
+            /// assert_eq!((both.cache_bytes, both.block_bytes), (32 << 20, 8192));
+            /// ```
+            #[must_use]
+            pub fn over(self, below: Options) -> Options {
+                let default = Options::default();
+                let mut all = below;
+                if self.has(Field::io) || self.io != default.io {
+                    all = all.with_io(self.io.clone());
+                }
+                $(if self.has(Field::$field) || self.$field != default.$field {
+                    all = all.$fn(self.$field);
+                })*
+                all
+            }
         }
-    )*};
+    };
+}
+
+fields! {
+    /// Sets the memory budget in bytes.
+    with_cache_bytes cache_bytes: u64,
+    /// Sets the size of a memtable in bytes.
+    with_memtable_bytes memtable_bytes: u64,
+    /// Sets the store's durability.
+    with_durability durability: Durability,
+    /// Sets the size of a data block in bytes.
+    with_block_bytes block_bytes: u32,
+    /// Sets the compression of all levels but the last.
+    with_compression compression: Compression,
+    /// Sets the compression of the last level.
+    with_last_level_compression last_level_compression: Compression,
+    /// Sets the Bloom filter bits per key.
+    with_filter_bits_per_key filter_bits_per_key: u32,
+    /// Sets the number of background threads (0: choose).
+    with_background_threads background_threads: usize,
+    /// Sets the size of a log segment in bytes (0: choose).
+    with_log_segment_bytes log_segment_bytes: u64,
+    /// Sets the size of compacted tables in bytes (0: choose).
+    with_table_bytes table_bytes: u64,
+    /// Sets the size in bytes from which on the manifest is rewritten.
+    with_manifest_bytes manifest_bytes: u64,
+    /// Sets whether tables are read past the page cache.
+    with_direct_reads direct_reads: bool,
+    /// Sets whether a missing store is made.
+    with_create_if_missing create_if_missing: bool,
+    /// Sets whether what precedes damage in the log is recovered.
+    with_recover_damaged_log recover_damaged_log: bool,
 }
 
 impl Options {
@@ -118,111 +228,30 @@ impl Options {
     #[must_use]
     pub fn with_io(mut self, uri: impl Into<String>) -> Self {
         self.io = uri.into();
+        self.give(Field::io)
+    }
+
+    fn give(mut self, field: Field) -> Self {
+        self.given |= 1 << field as u32;
         self
     }
 
-    builders! {
-        /// Sets the memory budget in bytes.
-        with_cache_bytes cache_bytes: u64,
-        /// Sets the size of a memtable in bytes.
-        with_memtable_bytes memtable_bytes: u64,
-        /// Sets the store's durability.
-        with_durability durability: Durability,
-        /// Sets the size of a data block in bytes.
-        with_block_bytes block_bytes: u32,
-        /// Sets the compression of all levels but the last.
-        with_compression compression: Compression,
-        /// Sets the compression of the last level.
-        with_last_level_compression last_level_compression: Compression,
-        /// Sets the Bloom filter bits per key.
-        with_filter_bits_per_key filter_bits_per_key: u32,
-        /// Sets the number of background threads (0: choose).
-        with_background_threads background_threads: usize,
-        /// Sets the size of a log segment in bytes (0: choose).
-        with_log_segment_bytes log_segment_bytes: u64,
-        /// Sets the size of compacted tables in bytes (0: choose).
-        with_table_bytes table_bytes: u64,
-        /// Sets the size in bytes from which on the manifest is rewritten.
-        with_manifest_bytes manifest_bytes: u64,
-        /// Sets whether tables are read past the page cache.
-        with_direct_reads direct_reads: bool,
-        /// Sets whether a missing store is made.
-        with_create_if_missing create_if_missing: bool,
-        /// Sets whether what precedes damage in the log is recovered.
-        with_recover_damaged_log recover_damaged_log: bool,
-    }
-}
-
-/// Settings of one write.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct WriteOptions {
-    /// How durable; `None` here means the store's own level.
-    pub durability: Option<Durability>,
-    /// The longest that the call may take, or the future from its first poll on: then it ends with
-    /// [`crate::Error::TimedOut`], and the batch has been written or not. Default: no limit.
-    pub deadline: Option<Duration>,
-}
-
-impl WriteOptions {
-    /// Sets the durability of this write.
-    #[must_use]
-    pub fn durability(mut self, d: Durability) -> Self {
-        self.durability = Some(d);
-        self
+    fn has(&self, field: Field) -> bool {
+        self.given & 1 << field as u32 != 0
     }
 
-    /// Sets the longest that this write may take.
-    #[must_use]
-    pub fn with_deadline(mut self, most: Duration) -> Self {
-        self.deadline = Some(most);
-        self
-    }
-}
-
-/// Settings of one read.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct ReadOptions {
-    /// Whether blocks read from disk stay in the cache. Default true; false for a scan that would sweep it.
-    pub fill_cache: bool,
-    /// The longest that a `get` or `multi_get` may take, or its future from its first poll on: then it ends with
-    /// [`crate::Error::TimedOut`], whatever the device does; of a [`crate::RangeStream`], each pair. What memory has is
-    /// answered in any case. Iterators and [`crate::Reads`] refuse it. Default: no limit.
-    pub deadline: Option<Duration>,
-}
-
-impl Default for ReadOptions {
-    fn default() -> ReadOptions {
-        ReadOptions { fill_cache: true, deadline: None }
-    }
-}
-
-impl ReadOptions {
-    /// Sets whether blocks read from disk stay in the cache.
-    #[must_use]
-    pub fn fill_cache(mut self, yes: bool) -> Self {
-        self.fill_cache = yes;
-        self
-    }
-
-    /// Sets the longest that a `get` or `multi_get` may take.
-    #[must_use]
-    pub fn with_deadline(mut self, most: Duration) -> Self {
-        self.deadline = Some(most);
-        self
-    }
-
-    /// Fails if there is a deadline, where none can be kept.
-    pub(crate) fn without_deadline(&self) -> crate::Result<()> {
-        match self.deadline {
-            None => Ok(()),
-            Some(_) => Err(crate::Error::Invalid("a deadline is for get, multi_get and writes".into())),
+    /// Those of the remembered settings that are given.
+    pub(crate) fn remembered(&self) -> KeyspaceOptions {
+        let given = self.given();
+        let is = |name: &str| given.contains(&name);
+        KeyspaceOptions {
+            compression: is("compression").then_some(self.compression),
+            last_level_compression: is("last_level_compression").then_some(self.last_level_compression),
+            block_bytes: is("block_bytes").then_some(self.block_bytes),
+            filter_bits_per_key: is("filter_bits_per_key").then_some(self.filter_bits_per_key),
         }
     }
-}
 
-impl Options {
     /// Checks every setting; says which is wrong and what is allowed.
     pub(crate) fn validate(&self) -> crate::Result<()> {
         let wrong = |what: String| Err(crate::Error::Invalid(what));
@@ -235,18 +264,8 @@ impl Options {
                 self.memtable_bytes
             ));
         }
-        if !self.block_bytes.is_power_of_two() || !(4096..=65536).contains(&self.block_bytes) {
-            return wrong(format!(
-                "block_bytes is {}: a power of two from 4096 (4 KiB) to 65536 (64 KiB)",
-                self.block_bytes
-            ));
-        }
-        if self.filter_bits_per_key > MAX_FILTER_BITS {
-            return wrong(format!(
-                "filter_bits_per_key is {}: at most {MAX_FILTER_BITS}, 0 for no filters",
-                self.filter_bits_per_key
-            ));
-        }
+        check_block_bytes(self.block_bytes)?;
+        check_filter_bits(self.filter_bits_per_key)?;
         if self.log_segment_bytes != 0
             && !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&self.log_segment_bytes)
         {
@@ -301,6 +320,24 @@ impl Options {
     }
 }
 
+fn check_block_bytes(n: u32) -> crate::Result<()> {
+    match n.is_power_of_two() && (4096..=65536).contains(&n) {
+        true => Ok(()),
+        false => Err(crate::Error::Invalid(format!(
+            "block_bytes is {n}: a power of two from 4096 (4 KiB) to 65536 (64 KiB)"
+        ))),
+    }
+}
+
+fn check_filter_bits(n: u32) -> crate::Result<()> {
+    match n <= MAX_FILTER_BITS {
+        true => Ok(()),
+        false => Err(crate::Error::Invalid(format!(
+            "filter_bits_per_key is {n}: at most {MAX_FILTER_BITS}, 0 for no filters"
+        ))),
+    }
+}
+
 const MIN_CACHE_BYTES: u64 = 1 << 20;
 const MIN_MEMTABLE_BYTES: u64 = 64 << 10;
 const MAX_MEMTABLE_BYTES: u64 = 16 << 30;
@@ -339,9 +376,26 @@ mod tests {
             assert!(e.to_string().contains(what), "{e}");
         }
         assert!(d().validate().is_ok());
+        assert!(KeyspaceOptions::default().with_block_bytes(5000).validate().is_err());
+        assert!(KeyspaceOptions::default().with_filter_bits_per_key(65).validate().is_err());
         assert_eq!(d().with_cache_bytes(8 << 20).memtable_limit(), 2 << 20);
         assert_eq!(d().segment_bytes(16 << 20), 16 << 20);
         assert_eq!(d().with_log_segment_bytes(64 << 10).segment_bytes(16 << 20), 64 << 10);
         assert_eq!(d().with_table_bytes(64 << 10).compacted_table_bytes(), 64 << 10);
+    }
+    #[test]
+    fn a_setting_is_given_by_a_builder_or_by_differing_from_its_default() {
+        assert!(Options::default().given().is_empty());
+        let mut o = Options::default().with_compression(Compression::None).with_io("posix");
+        o.block_bytes = 8192;
+        assert_eq!(o.given(), ["io", "block_bytes", "compression"]);
+        let r = o.remembered();
+        assert_eq!((r.compression, r.block_bytes), (Some(Compression::None), Some(8192)));
+        assert_eq!((r.last_level_compression, r.filter_bits_per_key), (None, None));
+
+        let below = Options::default().with_compression(Compression::Zstd).with_table_bytes(1 << 20);
+        let both = o.over(below);
+        assert_eq!(both.given(), ["io", "block_bytes", "compression", "table_bytes"]);
+        assert_eq!((both.compression, both.io.as_str()), (Compression::None, "posix"));
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::options::KeyspaceOptions;
+
 /// Is told how many bytes have been read, and of how many.
 pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
@@ -15,6 +17,8 @@ pub struct Stats {
     pub io: String,
     /// Why that engine.
     pub io_reasons: Vec<String>,
+    /// The settings in force for the tables of each keyspace, the default one's, which are the store's, first.
+    pub settings: Vec<KeyspaceSettings>,
     /// Levels with at least one table, and level 0.
     pub levels: Vec<LevelStats>,
     /// Entries in tables (versions and tombstones included).
@@ -103,6 +107,17 @@ pub struct Stats {
     pub background_errors: u64,
     /// Why the store has stopped writing; `None` when it has not.
     pub stopped: Option<String>,
+}
+
+/// The settings in force for the tables of a keyspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct KeyspaceSettings {
+    /// The keyspace; "default" for the one of [`crate::Db`]'s own calls.
+    pub keyspace: String,
+    /// All of them given.
+    #[serde(flatten)]
+    pub options: KeyspaceOptions,
 }
 
 /// One level of the tree.

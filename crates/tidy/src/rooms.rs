@@ -47,7 +47,7 @@ pub const ORDERS: &[Order] = &[
             "store_dir options key",
             "cursor cache files",
             "memtable merge table",
-            "log",
+            "log settings",
             "manifest compaction commit",
             "stats",
             "db",

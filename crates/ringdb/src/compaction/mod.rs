@@ -31,6 +31,7 @@ use engineswap::Io;
 use crate::cache::Charge;
 use crate::cursor::Cursor;
 use crate::key::Seq;
+use crate::settings::SettingsMap;
 use crate::table::TableParts;
 use crate::table::meta::TableMeta;
 use crate::{Error, Options, Result};
@@ -75,6 +76,8 @@ pub(crate) trait CompactionEnv: Send + Sync + 'static {
     }
     /// The store's settings.
     fn options(&self) -> &Options;
+    /// How tables of each keyspace are written from now on.
+    fn table_settings(&self) -> Arc<SettingsMap>;
     /// The tables now.
     fn levels(&self) -> Levels<Self::Table>;
     /// The immutable memtables now, oldest first. Only [`CompactionEnv::install`] removes any.

@@ -1,10 +1,12 @@
 //! [`Outputs`]: the tables that a flush or a part of a compaction writes.
 //!
-//! A table is cut when it is large enough, between two keys only, so that tables of a level stay disjoint. Its sync
+//! A table is cut when it is large enough, between two keys only, so that tables of a level stay disjoint, and where
+//! keyspaces with different settings meet. Its sync
 //! overlaps the writing of the next. Files are removed again unless they are [kept](PendingFiles::keep).
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use engineswap::{Io, Purpose};
 
@@ -15,6 +17,7 @@ use crate::Result;
 use crate::cache::Charge;
 use crate::files::FileKind;
 use crate::key::{Kind, Seq};
+use crate::settings::SettingsMap;
 use crate::table::Reads;
 use crate::table::meta::TableMeta;
 use crate::table::writer::{FinishingTable, TableOptions, TableWriter};
@@ -63,6 +66,10 @@ pub(crate) struct Outputs<'a, T: CompactionEnv> {
     pending: PendingFiles,
     /// What the writer takes of memory.
     charge: Option<Charge>,
+    /// How tables of each keyspace are written, and which of its regions the next key is in.
+    settings: Arc<SettingsMap>,
+    region: usize,
+    last_level: bool,
 }
 
 impl<'a, T: CompactionEnv> Outputs<'a, T> {
@@ -75,15 +82,16 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
         (expected_bytes, most_entries): (u64, u64),
         purpose: Purpose,
     ) -> Self {
-        let o = store.options();
+        let (o, settings) = (store.options(), store.table_settings());
+        let first = settings.of_region(0);
         let options = TableOptions {
-            block_bytes: o.block_bytes,
-            compression: if level == LAST { o.last_level_compression } else { o.compression },
-            filter_bits_per_key: o.filter_bits_per_key,
+            block_bytes: first.block_bytes,
+            compression: first.compression_of(level == LAST),
+            filter_bits_per_key: first.filter_bits_per_key,
             expected_bytes: expected_bytes.min(table_bytes.saturating_add(table_bytes / 32)),
             buffer_bytes: Memory::of(o).write_bytes(),
-            // Those of level 0 are not cut, so they have about all of them.
-            most_keys: (level == 0).then_some(most_entries),
+            // Those of level 0 are not cut within a region, so one that is alone has about all of them.
+            most_keys: (level == 0 && settings.regions() == 1).then_some(most_entries),
             most_hashes: Memory::of(o).hashes(),
             reads: Reads::from_option(o.direct_reads),
             purpose,
@@ -99,6 +107,9 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
             finishing: VecDeque::new(),
             done: Vec::new(),
             pending: PendingFiles { io: store.io().clone(), files: Vec::new() },
+            settings,
+            region: 0,
+            last_level: level == LAST,
         }
     }
 
@@ -107,6 +118,9 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
     pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8], new_key: bool) -> Result<()> {
         if new_key && !self.cuts.is_empty() && self.passes_cut(key) {
             self.cut()?;
+        }
+        if new_key && self.settings.end_of(self.region).is_some_and(|end| end <= key) {
+            self.enter_region(key)?;
         }
         if new_key && self.until_look == 0 {
             self.until_look = LOOK_EVERY;
@@ -123,6 +137,18 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
             Some(w) => w.add(key, seq, kind, value),
             None => self.start()?.add(key, seq, kind, value),
         }
+    }
+
+    /// Ends the table at the end of a region: the next ones are written as those of the region of `key`.
+    #[cold]
+    fn enter_region(&mut self, key: &[u8]) -> Result<()> {
+        self.cut()?;
+        self.region = self.settings.region_of(key);
+        let s = self.settings.of_region(self.region);
+        self.options.block_bytes = s.block_bytes;
+        self.options.compression = s.compression_of(self.last_level);
+        self.options.filter_bits_per_key = s.filter_bits_per_key;
+        Ok(())
     }
 
     /// Whether a cut lies before `key`; forgets it.

@@ -23,6 +23,7 @@ use super::run::{JobStats, run};
 use super::{CompactionEnv, Levels};
 use crate::env::Join;
 use crate::key::Seq;
+use crate::settings::{SettingsMap, TableSettings};
 use crate::sync::{Condvar, Mutex, lock, wait_briefly};
 use crate::{Env, Error, ErrorKind, Options, Result};
 
@@ -58,7 +59,7 @@ impl Settings {
             level0_runs: 4,
             fanout: 8,
             compaction_bytes: memtable_bytes * 24,
-            rewrite_into_last: options.compression != options.last_level_compression,
+            settings: Arc::new(SettingsMap::uniform(TableSettings::of_store(options))),
         };
         Settings {
             threads: options.threads().max(1),
@@ -311,8 +312,13 @@ impl Scheduler {
                 && state.compactions == 0
                 && state.requests.is_empty()
                 && store.immutable_count() == 0
-                && pick(&store.levels(), &self.settings.shape, &state.busy, &pick_context(store)).is_none()
+                && pick(&store.levels(), &self.shape(store), &state.busy, &pick_context(store)).is_none()
         })
+    }
+
+    /// What is decided by now: keyspaces may have got other settings.
+    fn shape<T: CompactionEnv>(&self, store: &T) -> Shape {
+        Shape { settings: store.table_settings(), ..self.settings.shape.clone() }
     }
 
     fn generation(&self) -> u64 {
@@ -419,11 +425,11 @@ impl Scheduler {
         // What cannot go anywhere because of damage is no debt: writers would wait for ever.
         let (all, damaged) = (store.levels(), store.quarantined());
         let levels = movable(all.clone(), &damaged);
-        let immutables = store.immutable_count() as u64;
+        let (immutables, shape) = (store.immutable_count() as u64, self.shape(store));
         let debt = Debt {
             immutables,
-            level0: runs(&all, &levels, &damaged) as u64,
-            pending_bytes: debt_bytes(&levels, &self.settings.shape),
+            level0: runs(&all, &levels, &damaged, &shape.settings) as u64,
+            pending_bytes: debt_bytes(&levels, &shape),
         };
         self.immutables.store(immutables, Relaxed);
         let mut pacer = lock(&self.pacer);
@@ -488,13 +494,13 @@ impl Scheduler {
             return None;
         }
         let (levels, context) = (store.levels(), pick_context(store));
-        let shape = &self.settings.shape;
+        let shape = self.shape(store);
         let mut next = None;
         // Nothing else is begun while a request waits, so that it comes to its turn.
         let requested = !state.requests.is_empty();
         while let (None, Some(r)) = (&next, state.requests.front()) {
             let range = (r.from.as_slice(), r.to.as_deref());
-            match pick_manual(&levels, shape, &state.busy, &context, range, r.seq) {
+            match pick_manual(&levels, &shape, &state.busy, &context, range, r.seq) {
                 Manual::Pick(p) => next = Some(p),
                 Manual::Wait => return None,
                 Manual::Done => {
@@ -504,7 +510,7 @@ impl Scheduler {
             }
         }
         if next.is_none() && !requested {
-            next = pick(&levels, shape, &state.busy, &context);
+            next = pick(&levels, &shape, &state.busy, &context);
         }
         let Some(next) = next else {
             // What failed has no reason to be done any more.

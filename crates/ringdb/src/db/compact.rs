@@ -17,6 +17,7 @@ use crate::compaction::{Change, CompactionEnv, Frozen, Levels};
 use crate::files::FileKind;
 use crate::key::Seq;
 use crate::memtable::{MemCursor, Memtable};
+use crate::settings::SettingsMap;
 use crate::store_dir::StoreDir;
 use crate::table::{Reads, Table, TableMeta, TableParts};
 use crate::{Error, Options, Result};
@@ -54,6 +55,10 @@ impl CompactionEnv for StoreCompactionEnv {
 
     fn options(&self) -> &Options {
         &self.options
+    }
+
+    fn table_settings(&self) -> Arc<SettingsMap> {
+        self.keyspaces.settings()
     }
 
     fn levels(&self) -> Levels<Table> {

@@ -15,7 +15,7 @@ use super::reads::{MultiGetStream, Reads};
 use super::registered::Registered;
 use super::view::Views;
 use crate::key::{Kind, Seq};
-use crate::{KeyRange, ReadOptions, Result, Value};
+use crate::{KeyRange, KeyspaceOptions, ReadOptions, Result, Value};
 
 /// A named set of keys in a store, with the same calls as [`crate::Db`]. Keeps the store open.
 #[derive(Clone)]
@@ -32,6 +32,23 @@ impl Keyspace {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.state.name
+    }
+
+    /// The settings in force for its tables, all of them given: its own, and those of the store where it has none.
+    pub fn options(&self) -> KeyspaceOptions {
+        self.core().keyspaces.options_of(self.state.id)
+    }
+
+    /// Changes settings of its tables; those that are not given stay as they are. Durable when this returns. Tables
+    /// that are written from now on have them; those that are there keep theirs until a compaction rewrites them.
+    ///
+    /// The settings of the keyspace "default" are those of the store: a change holds for all keyspaces that have no
+    /// setting of their own.
+    ///
+    /// # Errors
+    /// Of kind [`crate::ErrorKind::FixCall`]: a setting that cannot be, or a store that was opened read-only.
+    pub fn alter(&self, options: &KeyspaceOptions) -> Result<()> {
+        self.core().alter(&self.state, options)
     }
 
     /// Sets a key.
@@ -250,17 +267,41 @@ impl Core {
 
     /// The keyspace of that name, made if missing.
     pub fn keyspace(&self, name: &str) -> Result<Arc<KeyspaceState>> {
+        self.keyspace_with(name, &KeyspaceOptions::default())
+    }
+
+    /// The keyspace of that name, made or altered to have these settings.
+    pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<KeyspaceState>> {
+        options.validate()?;
         if let Some(found) = self.existing_keyspace(name)? {
+            self.alter(&found, options)?;
             return Ok(found);
         }
         let versions = &self.write_side()?.versions;
         let mut manifest = versions.lock();
         // Somebody may have made it meanwhile; from here on nobody can.
         if let Some(found) = self.existing_keyspace(name)? {
+            drop(manifest);
+            self.alter(&found, options)?;
             return Ok(found);
         }
         self.health.check_writable()?;
-        self.keyspaces.create(name, |edit| versions.append_sealed(&mut manifest, edit))
+        self.keyspaces.create(name, options, |edit| versions.append_sealed(&mut manifest, edit))
+    }
+
+    /// Gives a keyspace these settings, if it has others.
+    pub fn alter(&self, keyspace: &KeyspaceState, options: &KeyspaceOptions) -> Result<()> {
+        options.validate()?;
+        self.check_open()?;
+        keyspace.check()?;
+        if self.keyspaces.has(keyspace.id, options) {
+            return Ok(());
+        }
+        let versions = &self.write_side()?.versions;
+        let mut manifest = versions.lock();
+        keyspace.check()?;
+        self.health.check_writable()?;
+        self.keyspaces.alter(keyspace.id, options, |edit| versions.append_sealed(&mut manifest, edit))
     }
 
     /// The keyspace of that name, if there is one.

@@ -8,9 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::key::Prefix;
-use crate::manifest::{ManifestState, VersionEdit};
+use crate::manifest::{ManifestState, Remembered, VersionEdit};
+use crate::options::KeyspaceOptions;
+use crate::settings::{SettingsMap, TableSettings};
+use crate::stats::KeyspaceSettings;
 use crate::sync::{Mutex, lock};
-use crate::{Error, Result};
+use crate::{Error, Options, Result};
 
 /// The name of the keyspace that [`crate::Db`]'s own calls use.
 const DEFAULT: &str = "default";
@@ -74,6 +77,37 @@ struct Named {
     next_id: u32,
     /// Ids of dropped ones that may have entries left.
     dropped: BTreeSet<u32>,
+    /// Settings of their own by id; of the store, all of them, under id 0.
+    settings: BTreeMap<u32, Remembered>,
+    /// What follows from them.
+    map: Arc<SettingsMap>,
+}
+
+impl Named {
+    fn store_settings(&self) -> TableSettings {
+        *self.map.of_region(0)
+    }
+
+    fn make_map(&mut self) {
+        self.map = Arc::new(map(&self.settings, self.live.values().map(|k| k.id)));
+    }
+}
+
+/// How the tables of these keyspaces are written, if the store remembers `settings`.
+fn map(settings: &BTreeMap<u32, Remembered>, live: impl Iterator<Item = u32>) -> SettingsMap {
+    let default = TableSettings::of_store(&Options::default());
+    let store = settings.get(&0).map_or(default, |s| default.with(&s.known));
+    if settings.keys().all(|id| *id == 0) {
+        return SettingsMap::uniform(store);
+    }
+    let live: BTreeSet<u32> = live.collect();
+    let own = |id| settings.get(&id).map_or(store, |s| store.with(&s.known));
+    SettingsMap::new(store, live.into_iter().map(|id| (id, own(id))))
+}
+
+/// How the tables of a store in this state are written.
+pub(super) fn settings_map(state: &ManifestState) -> SettingsMap {
+    map(&state.settings, state.keyspaces.keys().copied())
 }
 
 impl Keyspaces {
@@ -89,6 +123,8 @@ impl Keyspaces {
                 live,
                 next_id: state.next_keyspace_id.max(1),
                 dropped: state.dropped.clone(),
+                settings: state.settings.clone(),
+                map: Arc::new(settings_map(state)),
             }),
         }
     }
@@ -127,19 +163,77 @@ impl Keyspaces {
     pub fn create(
         &self,
         name: &str,
+        options: &KeyspaceOptions,
         record: impl FnOnce(&VersionEdit) -> Result<()>,
     ) -> Result<Arc<KeyspaceState>> {
         let id = lock(&self.named).next_id;
         if id == u32::MAX {
             return Err(Error::Invalid("the store has used up all ids of keyspaces".into()));
         }
-        record(&VersionEdit { created_keyspaces: vec![(id, name.into())], ..VersionEdit::default() })?;
+        let own = (*options != KeyspaceOptions::default()).then(|| (id, Remembered::from(options.clone())));
+        let created_keyspaces = vec![(id, name.into())];
+        let settings = own.clone().into_iter().collect();
+        record(&VersionEdit { created_keyspaces, settings, ..VersionEdit::default() })?;
         let state = Arc::new(KeyspaceState::new(self.store, id, name));
         let mut named = lock(&self.named);
         assert_eq!(named.next_id, id, "an id is given out once");
         named.next_id = id + 1;
         named.live.insert(name.into(), state.clone());
+        named.settings.extend(own);
+        named.make_map();
         Ok(state)
+    }
+
+    /// How tables are written from now on.
+    pub fn settings(&self) -> Arc<SettingsMap> {
+        lock(&self.named).map.clone()
+    }
+
+    /// Those of the store.
+    pub fn store_settings(&self) -> TableSettings {
+        lock(&self.named).store_settings()
+    }
+
+    /// The settings in force for one.
+    pub fn options_of(&self, id: u32) -> KeyspaceOptions {
+        let named = lock(&self.named);
+        let store = named.store_settings();
+        named.settings.get(&id).map_or(store, |s| store.with(&s.known)).to_options()
+    }
+
+    /// Those of all, the default one first.
+    pub fn all_settings(&self) -> Vec<KeyspaceSettings> {
+        let mut all: Vec<KeyspaceSettings> = vec![self.settings_of(&self.default)];
+        let live: Vec<Arc<KeyspaceState>> = lock(&self.named).live.values().cloned().collect();
+        all.extend(live.iter().map(|k| self.settings_of(k)));
+        all
+    }
+
+    fn settings_of(&self, k: &KeyspaceState) -> KeyspaceSettings {
+        KeyspaceSettings { keyspace: k.name.clone(), options: self.options_of(k.id) }
+    }
+
+    /// Whether all that is given here is its own already.
+    pub fn has(&self, id: u32, given: &KeyspaceOptions) -> bool {
+        match lock(&self.named).settings.get(&id) {
+            None => *given == KeyspaceOptions::default(),
+            Some(own) => own.with(given) == *own,
+        }
+    }
+
+    /// Changes settings of one once `record` has made the edit durable. The caller holds the manifest.
+    pub fn alter(
+        &self,
+        id: u32,
+        given: &KeyspaceOptions,
+        record: impl FnOnce(&VersionEdit) -> Result<()>,
+    ) -> Result<()> {
+        let own = lock(&self.named).settings.get(&id).cloned().unwrap_or_default().with(given);
+        record(&VersionEdit { settings: vec![(id, own.clone())], ..VersionEdit::default() })?;
+        let mut named = lock(&self.named);
+        named.settings.insert(id, own);
+        named.make_map();
+        Ok(())
     }
 
     /// Drops the one of that name once `record` has made the edit durable; false if there is none. The caller holds
@@ -151,6 +245,8 @@ impl Keyspaces {
         let mut named = lock(&self.named);
         named.live.remove(name);
         named.dropped.insert(state.id);
+        named.settings.remove(&state.id);
+        named.make_map();
         Ok(true)
     }
 

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::{
-    Env, KeyRange, Options, ReadOptions, Result, Stats, Value, VerifyOptions, VerifyReport, WriteOptions,
+    Env, KeyRange, KeyspaceOptions, Options, ReadOptions, Result, Stats, Value, VerifyOptions, VerifyReport,
+    WriteOptions,
 };
 
 mod ask;
@@ -44,6 +45,7 @@ mod reactor;
 mod reads;
 mod recover;
 mod registered;
+mod remember;
 mod seek;
 #[cfg(test)]
 mod sim_life;
@@ -149,6 +151,22 @@ impl Db {
     /// `Db`'s own calls use.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         Ok(Keyspace::new(self.default.handle(), self.core().keyspace(name)?))
+    }
+
+    /// A keyspace by name with settings of its own, made with them if missing. One that is there is altered, as by
+    /// [`Keyspace::alter`].
+    ///
+    /// # Errors
+    /// Of kind [`crate::ErrorKind::FixCall`]: a name or a setting that cannot be, or a store that was opened read-only
+    /// and has no such keyspace with these settings.
+    pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
+        Ok(Keyspace::new(self.default.handle(), self.core().keyspace_with(name, options)?))
+    }
+
+    /// The settings in force: what was given when the store was opened, and what the store remembers.
+    pub fn options(&self) -> Options {
+        let core = self.core();
+        core.keyspaces.store_settings().put_into(core.options.clone())
     }
 
     /// A keyspace by name if there is one.

@@ -18,11 +18,12 @@ use super::compact::StoreCompactionEnv;
 use super::core::Core;
 use super::directory::{DirState, StoreLock, lock as lock_dir, look, make_dir, sync_name};
 use super::health::Health;
-use super::keyspaces::Keyspaces;
+use super::keyspaces::{Keyspaces, settings_map};
 use super::odds::Odds;
 use super::quarantine::Quarantine;
 use super::reactor::Reactor;
 use super::recover::{Recovered, recover};
+use super::remember::{frame_bytes, resolve};
 use super::tree::{Immutable, LsmTree, TreeState};
 use super::version_set::VersionSet;
 use super::view::Views;
@@ -51,7 +52,7 @@ const SAME_ERROR: u32 = 4;
 
 impl Core {
     /// See [`crate::Db::open`].
-    pub fn open(dir: &Path, mut options: Options, io: Io, env: Arc<dyn Env>) -> Result<Arc<Core>> {
+    pub fn open(dir: &Path, options: Options, io: Io, env: Arc<dyn Env>) -> Result<Arc<Core>> {
         let no_store = |detail: &str| Error::NoStore { path: dir.to_path_buf(), detail: detail.into() };
         match look(&io, dir)? {
             DirState::Nothing if !options.create_if_missing => {
@@ -65,7 +66,7 @@ impl Core {
         }
         let held = lock_dir(&io, dir)?;
         // Somebody may have been here between the look and the lock.
-        let (state, own) = match look(&io, dir)? {
+        let (mut state, own) = match look(&io, dir)? {
             DirState::Store(own) => match ManifestFile::load(&io, dir)? {
                 Some(loaded) => (loaded.state, own),
                 None => return Err(no_store("its CURRENT vanished while it was opened")),
@@ -73,7 +74,10 @@ impl Core {
             DirState::Unfinished(own) if options.create_if_missing => (ManifestState::default(), own),
             _ => return Err(no_store("it vanished while it was opened")),
         };
-        let recovered = recover(&io, dir, &mut options, &state, &segments(&own))?;
+        let (options, remembered) = resolve(&io, dir, options, &state, false)?;
+        state.settings.insert(0, remembered);
+        let frame_bytes = frame_bytes(&state, &settings_map(&state));
+        let recovered = recover(&io, dir, &options, frame_bytes, &state, &segments(&own))?;
         take_over(dir, options, io, env, state, own, recovered, held)
     }
 
@@ -116,7 +120,7 @@ impl Core {
 /// may not fit together. With damage that was passed over, if there is some.
 fn try_read_only(
     dir: &Path,
-    mut options: Options,
+    options: Options,
     io: &Io,
     env: &Arc<dyn Env>,
 ) -> Result<Option<(Arc<Core>, Option<Lost>)>> {
@@ -132,20 +136,24 @@ fn try_read_only(
         DirState::Store(now) => now,
         _ => own,
     };
-    let state = loaded.state;
-    let recovered = recover(io, dir, &mut options, &state, &segments(&own));
+    let mut state = loaded.state;
+    let recovered = resolve(io, dir, options.clone(), &state, true).and_then(|(options, remembered)| {
+        state.settings.insert(0, remembered);
+        let frame_bytes = frame_bytes(&state, &settings_map(&state));
+        Ok((recover(io, dir, &options, frame_bytes, &state, &segments(&own))?, options))
+    });
     // A segment is reused only after an edit that says so.
     match ManifestFile::load(io, dir)? {
         Some(now) if now.state.log_number == state.log_number => {
             // A table that cannot be read may just have been compacted away.
             let unreadable = |r: &Recovered| r.version.tables().any(|(_, t)| t.why_unreadable().is_some());
-            if now.state.tables != state.tables && recovered.as_ref().is_ok_and(unreadable) {
+            if now.state.tables != state.tables && recovered.as_ref().is_ok_and(|(r, _)| unreadable(r)) {
                 return Ok(None);
             }
         }
         _ => return Ok(None),
     }
-    let recovered = recovered?;
+    let (recovered, options) = recovered?;
     let (mut immutables, mut active) = (VecDeque::new(), Memtable::new(0).0);
     for (mem, last_seq) in recovered.memtables {
         let older = std::mem::replace(&mut active, mem);

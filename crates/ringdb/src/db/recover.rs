@@ -14,9 +14,8 @@ use crate::log::{Lost, ReplayFrom, replay};
 use crate::manifest::{ManifestState, Version};
 use crate::memtable::{MemWriter, Memtable};
 use crate::mutation::{Mutation, broken};
-use crate::table::parts::TableParts;
 use crate::table::{Reads, Table};
-use crate::{Error, Options, Result, purpose};
+use crate::{Error, Options, Result};
 
 /// A store's content, in memory.
 pub(super) struct Recovered {
@@ -31,30 +30,17 @@ pub(super) struct Recovered {
 }
 
 /// Opens the tables of `state`, those that cannot be read as [`Table::unreadable`], and replays the `segments` behind
-/// it. Settings that the store's tables were
-/// written with replace those in `options`. Changes nothing on disk.
+/// it. `frame_bytes` are those of the cache's frames. Changes nothing on disk.
 pub(super) fn recover(
     io: &Io,
     dir: &Path,
-    options: &mut Options,
+    options: &Options,
+    frame_bytes: u32,
     state: &ManifestState,
     segments: &[u64],
 ) -> Result<Recovered> {
     let reads = Reads::from_option(options.direct_reads);
-    for (_, meta) in state.tables.values() {
-        // Cache frames have one size, so the store keeps the one that it has begun with.
-        let path = FileKind::Table(meta.file_id).path(dir);
-        match TableParts::load(io, &path, meta.file_id, reads, purpose::TABLE_OPEN) {
-            Ok(parts) => {
-                options.block_bytes = parts.properties.block_bytes;
-                break;
-            }
-            // Any of the others says it too.
-            Err(e) if is_damage(&e) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    let cache = Cache::new(options.cache_bytes, options.block_bytes as usize);
+    let cache = Cache::new(options.cache_bytes, frame_bytes as usize);
     let version = Version::build(state, |_, meta| {
         let path = FileKind::Table(meta.file_id).path(dir);
         match Table::open(io, &cache, &path, meta.clone(), reads) {

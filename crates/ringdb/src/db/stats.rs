@@ -34,6 +34,7 @@ impl Core {
             cache_misses: cache.misses,
             filter_negatives: cache.filter_negatives,
             async_page_cache_reads: self.odds.hits(),
+            settings: self.keyspaces.all_settings(),
             recovered_damage: self.recovered_damage.clone(),
             damaged_tables: self.quarantine.damaged_tables(),
             ..Stats::default()

@@ -1,5 +1,6 @@
 //! [`VersionEdit`]: one atomic change of the store's shape, and its encoding.
 
+use super::Remembered;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::key::Seq;
 use crate::log::LogPos;
@@ -32,6 +33,8 @@ pub(crate) struct VersionEdit {
     /// Every frame of the log that ends here or before was durable when the edit was made, and the segment's file
     /// with its name: a log that ends before is damaged.
     pub log_durable: Option<LogPos>,
+    /// Settings of keyspaces by id, in place of those that they had; of the store, under id 0.
+    pub settings: Vec<(u32, Remembered)>,
 }
 
 mod tag {
@@ -46,6 +49,7 @@ mod tag {
     pub const PURGED_KEYSPACE: u64 = 9;
     pub const NEXT_KEYSPACE_ID: u64 = 10;
     pub const LOG_DURABLE: u64 = 11;
+    pub const SETTINGS: u64 = 12;
 }
 
 impl VersionEdit {
@@ -88,6 +92,13 @@ impl VersionEdit {
             put_varint(out, *id as u64);
             put_bytes(out, name.as_bytes());
         }
+        for (id, settings) in &self.settings {
+            put_varint(out, tag::SETTINGS);
+            put_varint(out, *id as u64);
+            let mut bytes = Vec::new();
+            settings.encode(&mut bytes);
+            put_bytes(out, &bytes);
+        }
     }
 
     /// Reads an edit that fills `bytes`. The error says what is wrong; an unknown field is an error, since
@@ -117,6 +128,13 @@ impl VersionEdit {
             tag::REMOVED => small(r).zip(r.varint()).map(|t| self.removed.push(t)),
             tag::ADDED => small(r).zip(TableMeta::decode(r)).map(|t| self.added.push(t)),
             tag::CREATED_KEYSPACE => small(r).zip(name(r)).map(|k| self.created_keyspaces.push(k)),
+            tag::SETTINGS => match small(r).zip(r.bytes()) {
+                Some((id, bytes)) => {
+                    self.settings.push((id, Remembered::decode(bytes)?));
+                    Some(())
+                }
+                None => None,
+            },
             _ => return Err(format!("unknown field {tag}")),
         };
         Ok(known)
@@ -169,6 +187,7 @@ pub(super) mod tests {
             purged_keyspaces: vec![2, 3],
             next_keyspace_id: Some(501),
             log_durable: Some(LogPos { segment: 300, offset: 1 << 33 }),
+            settings: vec![(0, super::super::remembered::tests::sample()), (500, Remembered::default())],
         }
     }
 
@@ -190,7 +209,7 @@ pub(super) mod tests {
 
     #[test]
     fn unknown_fields_are_refused() {
-        assert!(VersionEdit::decode(&[12, 0]).unwrap_err().contains("unknown field 12"));
+        assert!(VersionEdit::decode(&[13, 0]).unwrap_err().contains("unknown field 13"));
         assert!(VersionEdit::decode(&[0]).is_err());
         assert!(VersionEdit::decode(&[8, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]).is_err(), "an id above u32");
         assert!(VersionEdit::decode(&[7, 1, 2, 0xFF, 0xFE]).is_err(), "a name that is not UTF-8");

@@ -2,6 +2,7 @@
 //!
 //! - [`VersionEdit`]: one atomic change; [`ManifestState`]: the sum of all of them.
 //! - [`ManifestFile`]: the file. After [`ManifestFile::append`] returns `Ok` the edit is on the device.
+//! - [`Remembered`]: the settings that the store keeps of its keyspaces.
 //! - [`Version`]: the tables as the read path and compaction see them, immutable and shared.
 //!
 //! CURRENT names the live manifest and is replaced by rename and directory sync, so at every moment it names a
@@ -9,6 +10,7 @@
 
 mod edit;
 mod file;
+mod remembered;
 mod state;
 mod version;
 
@@ -16,5 +18,6 @@ pub(crate) use edit::VersionEdit;
 pub(crate) use file::ManifestFile;
 #[cfg(feature = "fuzzing")]
 pub(crate) use file::fuzzing;
+pub(crate) use remembered::Remembered;
 pub(crate) use state::ManifestState;
 pub(crate) use version::{LEVELS, Version};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{LEVELS, VersionEdit};
+use super::{LEVELS, Remembered, VersionEdit};
 use crate::files::MAX_NUMBER;
 use crate::key::{SEQ_MAX, Seq};
 use crate::log::LogPos;
@@ -25,6 +25,8 @@ pub(crate) struct ManifestState {
     pub dropped: BTreeSet<u32>,
     /// Tables by file id, each with its level.
     pub tables: BTreeMap<u64, (u32, TableMeta)>,
+    /// Settings of live keyspaces that have some of their own; of the store, under id 0.
+    pub settings: BTreeMap<u32, Remembered>,
 }
 
 impl ManifestState {
@@ -88,6 +90,13 @@ impl ManifestState {
                 return Err(format!("keyspace {id} is dropped but is not there"));
             }
         }
+        let mut set = BTreeSet::new();
+        for (id, _) in &edit.settings {
+            let lives = self.keyspaces.contains_key(id) && !dropped.contains(id) || created.contains(id);
+            if *id != 0 && !lives || !set.insert(*id) {
+                return Err(format!("settings of keyspace {id}, which is not there, or twice"));
+            }
+        }
         match edit.purged_keyspaces.iter().find(|id| !self.dropped.contains(id) && !dropped.contains(id)) {
             Some(id) => Err(format!("keyspace {id} is forgotten but was not dropped")),
             None => Ok(()),
@@ -105,6 +114,7 @@ impl ManifestState {
         }
         for id in &edit.dropped_keyspaces {
             self.keyspaces.remove(id);
+            self.settings.remove(id);
             self.dropped.insert(*id);
         }
         for (id, name) in &edit.created_keyspaces {
@@ -113,6 +123,7 @@ impl ManifestState {
         for id in &edit.purged_keyspaces {
             self.dropped.remove(id);
         }
+        self.settings.extend(edit.settings.iter().cloned());
         let raise = |v: &mut u64, to: Option<u64>| *v = (*v).max(to.unwrap_or(0));
         raise(&mut self.log_number, edit.log_number);
         raise(&mut self.last_seq, edit.last_seq.max(edit.flushed_seq));
@@ -146,6 +157,7 @@ impl ManifestState {
             purged_keyspaces: vec![],
             next_keyspace_id: Some(self.next_keyspace_id),
             log_durable: (self.log_durable != LogPos::default()).then_some(self.log_durable),
+            settings: self.settings.iter().map(|(id, s)| (*id, s.clone())).collect(),
         }
     }
 }
@@ -166,7 +178,13 @@ mod tests {
     fn edits_add_up_and_the_snapshot_says_the_same() {
         let mut s = ManifestState::default();
         apply(&mut s, |e| e.added = vec![(0, meta(5, "a", "c")), (1, meta(6, "a", "b"))]).unwrap();
-        apply(&mut s, |e| e.created_keyspaces = vec![(1, "x".into()), (2, "y".into())]).unwrap();
+        let own = super::super::remembered::tests::sample;
+        apply(&mut s, |e| {
+            e.created_keyspaces = vec![(1, "x".into()), (2, "y".into())];
+            e.settings = vec![(1, own()), (2, own())];
+        })
+        .unwrap();
+        apply(&mut s, |e| e.settings = vec![(0, own()), (2, Remembered::default())]).unwrap();
         apply(&mut s, |e| {
             (e.log_number, e.flushed_seq, e.dropped_keyspaces) = (Some(40), Some(90), vec![1]);
             (e.removed, e.added) = (vec![(1, 6)], vec![(2, meta(6, "a", "b"))]);
@@ -175,6 +193,7 @@ mod tests {
         apply(&mut s, |e| (e.log_number, e.flushed_seq) = (Some(3), Some(4))).unwrap();
         assert_eq!((s.log_number, s.flushed_seq, s.last_seq, s.next_file_number), (40, 90, 90, 41));
         assert_eq!((s.next_keyspace_id, s.tables[&6].0), (3, 2));
+        assert_eq!(s.settings, BTreeMap::from([(0, own()), (2, Remembered::default())]), "1 was dropped");
         let mut again = ManifestState::default();
         again.apply(&s.snapshot()).unwrap();
         assert_eq!(again, s);
@@ -203,6 +222,13 @@ mod tests {
         apply(&mut s, |e| e.created_keyspaces = vec![(0, "z".into())]).unwrap_err();
         apply(&mut s, |e| e.dropped_keyspaces = vec![2]).unwrap_err();
         apply(&mut s, |e| e.purged_keyspaces = vec![1]).unwrap_err();
+        apply(&mut s, |e| e.settings = vec![(2, Remembered::default())]).unwrap_err();
+        apply(&mut s, |e| e.settings = vec![(1, Remembered::default()), (1, Remembered::default())])
+            .unwrap_err();
+        apply(&mut s, |e| {
+            (e.dropped_keyspaces, e.settings) = (vec![1], vec![(1, Remembered::default())]);
+        })
+        .unwrap_err();
         apply(&mut s, |e| e.next_file_number = Some(u64::MAX)).unwrap_err();
         apply(&mut s, |e| e.log_number = Some(u64::MAX)).unwrap_err();
         apply(&mut s, |e| e.added = vec![(1, meta(u64::MAX, "x", "y"))]).unwrap_err();

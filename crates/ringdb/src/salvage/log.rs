@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::ledger::Ledger;
-use super::output::{Output, Settings};
+use super::output::Output;
 use super::{Input, Job, Loss, Shared};
 use crate::cursor::Cursor;
 use crate::files::FileKind;
@@ -13,6 +13,7 @@ use crate::log::payload::decode;
 use crate::log::{LogPos, Lost, ReplayFrom, frames_behind_gap, number_in_header, replay};
 use crate::manifest::ManifestState;
 use crate::memtable::{MemWriter, Memtable};
+use crate::settings::SettingsMap;
 use crate::sync::lock;
 use crate::table::{Reads, TableParts, TableScan};
 use crate::{Error, Result, purpose};
@@ -34,7 +35,7 @@ pub(super) fn read(
     shared: &Arc<Shared>,
     segments: &[u64],
     (state, whole): (&ManifestState, bool),
-    settings: &Settings,
+    settings: &Arc<SettingsMap>,
 ) -> Result<Frames> {
     let mut sink =
         Sink { job, settings, open: None, done: Vec::new(), spilled: Vec::new(), last_seq: 0, entries: 0 };
@@ -166,7 +167,7 @@ fn of_new_store(e: &Error, job: &Job<'_>) -> bool {
 /// Where frames go.
 struct Sink<'a, 'j> {
     job: &'a Job<'j>,
-    settings: &'a Settings,
+    settings: &'a Arc<SettingsMap>,
     open: Option<(Arc<Memtable>, MemWriter)>,
     done: Vec<Input>,
     spilled: Vec<PathBuf>,
@@ -197,7 +198,7 @@ impl Sink<'_, '_> {
         let Some((mem, _)) = self.open.take() else { return Ok(()) };
         let mut cursor = mem.cursor();
         cursor.seek_to_first()?;
-        let mut out = Output::new(self.job.files, *self.settings);
+        let mut out = Output::new(self.job.files, self.settings.clone());
         let mut last: Vec<u8> = Vec::new();
         let mut any = false;
         while cursor.valid() {

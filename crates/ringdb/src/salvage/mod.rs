@@ -26,7 +26,8 @@ use crate::files::FileKind;
 use crate::key::{self, Kind, Seq};
 use crate::manifest::{ManifestFile, ManifestState};
 use crate::merge::MergeCursor;
-use crate::options::Compression;
+use crate::options::{Compression, KeyspaceOptions};
+use crate::settings::{SettingsMap, TableSettings};
 use crate::store_dir::StoreDir;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
@@ -222,16 +223,7 @@ impl Job<'_> {
         ledger.report.manifest_whole = whole;
         ledger.report.tables = sources.len() as u64;
         ledger.report.notes = notes;
-        let defaults = Options::default();
-        let writer = output::Settings {
-            block_bytes: block_bytes.unwrap_or(defaults.block_bytes),
-            compression: match encoding {
-                None | Some(Encoding::Plain) => Compression::None,
-                Some(Encoding::Lz4) => Compression::Lz4,
-                Some(Encoding::Zstd) => Compression::Zstd,
-            },
-            filter_bits_per_key: defaults.filter_bits_per_key,
-        };
+        let writer = Arc::new(settings(&state, block_bytes, encoding));
         let shared =
             Arc::new(Shared { io: self.io.clone(), sources, block_bytes, ledger: Mutex::new(ledger) });
         let frames = log::read(self, &shared, &segments, (&state, whole), &writer)?;
@@ -263,7 +255,7 @@ impl Job<'_> {
         &self,
         inputs: Vec<Input>,
         state: &ManifestState,
-        settings: output::Settings,
+        settings: Arc<SettingsMap>,
     ) -> Result<(Vec<TableMeta>, Vec<u32>, Seq)> {
         let mut merge = MergeCursor::new(inputs);
         merge.seek_to_first()?;
@@ -324,6 +316,20 @@ fn runs(sources: &[Source]) -> Vec<Vec<usize>> {
     runs.into_iter().map(|(run, _)| run).chain(unknown).collect()
 }
 
+/// How the new store's tables are written: as the manifest remembers, where it does; else as the tables were that could
+/// be read.
+fn settings(state: &ManifestState, block_bytes: Option<u32>, encoding: Option<Encoding>) -> SettingsMap {
+    let mut told = KeyspaceOptions::default();
+    told.block_bytes = block_bytes;
+    told.compression = encoding.map(Compression::from);
+    told.last_level_compression = told.compression;
+    let found = TableSettings::of_store(&Options::default()).with(&told);
+    let own = |id: u32| state.settings.get(&id).map(|s| &s.known);
+    let store = own(0).map_or(found, |own| found.with(own));
+    let others = state.keyspaces.keys().map(|id| (*id, own(*id).map_or(store, |own| store.with(own))));
+    SettingsMap::new(store, others)
+}
+
 /// The manifest of the new store.
 fn new_state(
     old: ManifestState,
@@ -352,6 +358,7 @@ fn new_state(
         last_seq,
         flushed_seq: last_seq,
         next_keyspace_id: old.next_keyspace_id.max(highest),
+        settings: old.settings,
         keyspaces,
         dropped: Default::default(),
         tables: tables.into_iter().map(|m| (m.file_id, (output::LEVEL, m))).collect(),

@@ -1,9 +1,11 @@
 //! [`Output`]: the tables of the new store.
 
+use std::sync::Arc;
+
 use super::Files;
 use crate::compaction::pick::LAST;
 use crate::key::{Kind, Seq};
-use crate::options::Compression;
+use crate::settings::SettingsMap;
 use crate::table::writer::{TableOptions, TableWriter};
 use crate::table::{Reads, TableMeta};
 use crate::{Result, purpose};
@@ -15,40 +17,37 @@ const TABLE_BYTES: u64 = 64 << 20;
 /// Of how many keys hashes are held while a table is written.
 const MOST_HASHES: usize = 1 << 20;
 
-/// How tables are written.
-#[derive(Clone, Copy)]
-pub(super) struct Settings {
-    pub block_bytes: u32,
-    pub compression: Compression,
-    pub filter_bits_per_key: u32,
-}
-
 /// Writes versions into tables, durably; their names in the directory are not yet.
 pub(super) struct Output<'a> {
     files: &'a Files,
-    settings: Settings,
+    settings: Arc<SettingsMap>,
+    /// Which region of the settings the open table is in.
+    region: usize,
     writer: Option<TableWriter>,
     done: Vec<TableMeta>,
 }
 
 impl<'a> Output<'a> {
-    pub fn new(files: &'a Files, settings: Settings) -> Output<'a> {
-        Output { files, settings, writer: None, done: Vec::new() }
+    pub fn new(files: &'a Files, settings: Arc<SettingsMap>) -> Output<'a> {
+        Output { files, settings, region: 0, writer: None, done: Vec::new() }
     }
 
     /// Adds a version, after those before in order, the only one of its key in this table.
     pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
-        if self.writer.as_ref().is_some_and(|w| w.estimated_bytes() >= TABLE_BYTES) {
+        let leaves = self.settings.end_of(self.region).is_some_and(|end| end <= key);
+        if leaves || self.writer.as_ref().is_some_and(|w| w.estimated_bytes() >= TABLE_BYTES) {
             self.cut()?;
         }
         if let Some(w) = &mut self.writer {
             return w.add(key, seq, kind, value);
         }
         let (id, path) = self.files.table();
+        self.region = self.settings.region_of(key);
+        let settings = self.settings.of_region(self.region);
         let options = TableOptions {
-            block_bytes: self.settings.block_bytes,
-            compression: self.settings.compression,
-            filter_bits_per_key: self.settings.filter_bits_per_key,
+            block_bytes: settings.block_bytes,
+            compression: settings.last_level_compression,
+            filter_bits_per_key: settings.filter_bits_per_key,
             expected_bytes: 0,
             buffer_bytes: u64::MAX,
             most_keys: None,

@@ -24,6 +24,16 @@ impl Encoding {
     }
 }
 
+impl From<Encoding> for Compression {
+    fn from(e: Encoding) -> Compression {
+        match e {
+            Encoding::Plain => Compression::None,
+            Encoding::Lz4 => Compression::Lz4,
+            Encoding::Zstd => Compression::Zstd,
+        }
+    }
+}
+
 impl From<Compression> for Encoding {
     fn from(c: Compression) -> Encoding {
         match c {

@@ -409,11 +409,13 @@ impl TableCursor {
 
     /// Makes the window that of the next miss.
     fn widen(&mut self, sequential: bool) {
-        let widest = (WINDOW_BYTES / self.table.cache().frame_bytes()) as u32;
         let cache = self.table.cache();
+        // The blocks of another keyspace than the cache was made for may be larger than its frames.
+        let block_bytes = cache.frame_bytes().max(self.table.index().block_bytes() as usize);
+        let widest = (WINDOW_BYTES / block_bytes) as u32;
         let affordable = match self.fill_cache {
             true => cache.frame_limit() as u32 / 16,
-            false => (cache.read_ahead_bytes() / cache.frame_bytes() as u64).min(u32::MAX as u64) as u32,
+            false => (cache.read_ahead_bytes() / block_bytes as u64).min(u32::MAX as u64) as u32,
         };
         let grown = if sequential { self.window * 2 } else { 2 };
         self.window = grown.min(widest).min(affordable).max(1);

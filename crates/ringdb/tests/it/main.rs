@@ -12,6 +12,8 @@ mod frozen_v1;
 mod linear;
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tables.rs"]
+mod tables;
 
 mod api;
 mod async_ranges;
@@ -30,3 +32,4 @@ mod pressure;
 mod proofs;
 mod reads;
 mod recovery;
+mod settings;

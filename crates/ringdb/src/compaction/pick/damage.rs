@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Busy, Merge, Pick, Reason, Shape, Targets, level0 as zero, meta, overlap};
+use crate::settings::SettingsMap;
 use crate::table::meta::TableMeta;
 
 /// Key ranges of damaged tables, ends included: ascending and disjoint.
@@ -68,21 +69,35 @@ pub(crate) fn movable<T: AsRef<TableMeta>>(
 }
 
 /// How many runs lie above each other in level 0, of `levels` as [`movable`] leaves them. A flush is one run, although
-/// the cuts make a table of it for each gap.
+/// the cuts make a table of it for each gap, and the settings one for each region.
 pub(crate) fn runs<T: AsRef<TableMeta>>(
     all: &[Vec<Arc<T>>],
     movable: &[Vec<Arc<T>>],
     damaged: &BTreeSet<u64>,
+    settings: &SettingsMap,
 ) -> usize {
     let ranges = ranges(all, damaged);
     let zero = movable.first().map(Vec::as_slice).unwrap_or_default();
-    let mut in_gap = vec![0; ranges.len() + 1];
+    let mut in_gap = vec![Vec::new(); ranges.len() + 1];
     for t in zero {
         if let Position::Gap(gap) = position_of(meta(t), &ranges) {
-            in_gap[gap] += 1;
+            in_gap[gap].push(Arc::clone(t));
         }
     }
-    in_gap.into_iter().max().unwrap_or(0)
+    in_gap.iter().map(|tables| above_each_other(tables, settings)).max().unwrap_or(0)
+}
+
+/// How many of these tables of level 0 lie in one region of the settings, at most.
+pub(super) fn above_each_other<T: AsRef<TableMeta>>(tables: &[Arc<T>], settings: &SettingsMap) -> usize {
+    if settings.regions() == 1 {
+        return tables.len();
+    }
+    let mut in_region = vec![0; settings.regions()];
+    for t in tables {
+        let (first, last) = settings.regions_of(meta(t));
+        in_region[first..=last].iter_mut().for_each(|n| *n += 1);
+    }
+    in_region.into_iter().max().unwrap_or(0)
 }
 
 pub(super) fn position_of(m: &TableMeta, ranges: &Ranges) -> Position {

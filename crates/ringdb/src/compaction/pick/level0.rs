@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{
-    Busy, LAST, Merge, Pick, Reason, Shape, bytes, meta, overlap, overlapping, overlapping_range, span,
-};
+use super::damage::above_each_other;
+use super::{Busy, Merge, Pick, Reason, Shape, bytes, meta, overlap, overlapping, overlapping_range, span};
 use crate::table::meta::TableMeta;
 
 /// Runs from which the newest of level 0 are merged among themselves while its way down is taken, as multiples of
@@ -30,13 +29,11 @@ fn moves<T: AsRef<TableMeta>>(
     busy: &Busy,
     base: usize,
 ) -> Option<Pick<T>> {
-    if shape.rewrite_into_last && base == LAST {
-        return None;
-    }
     let (zero, below) = (levels.first()?, levels.get(base)?);
     let movable = |i: usize| {
         let m = meta(&zero[i]);
-        !busy.table(&zero[i])
+        shape.may_move(m, base)
+            && !busy.table(&zero[i])
             && !busy.output(base, &m.smallest, &m.largest)
             && overlapping(below, m).is_empty()
             && !zero[i + 1..].iter().any(|older| overlap(meta(older), m))
@@ -75,18 +72,20 @@ fn down<T: AsRef<TableMeta>>(
 
 /// The newest runs into one, so that reads and writers do not suffer while the way down is taken.
 pub(super) fn within<T: AsRef<TableMeta>>(zero: &[Arc<T>], shape: &Shape, busy: &Busy) -> Option<Pick<T>> {
-    if zero.len() < shape.level0_runs * WITHIN_FROM {
+    // Tables of one region: those of several become as many again.
+    let count = |tables: &[Arc<T>]| above_each_other(tables, &shape.settings);
+    if count(zero) < shape.level0_runs * WITHIN_FROM {
         return None;
     }
     let free = &zero[..zero.iter().take_while(|t| !busy.table(t)).count()];
     let (from, to) = span(free.iter())?;
-    if free.len() < shape.level0_runs || busy.output(0, from, to) {
+    if count(free) < shape.level0_runs || busy.output(0, from, to) {
         return None;
     }
     // A run that is much larger than the others has been merged before: leave it alone.
     let most = 4 * bytes(free) / free.len() as u64;
     let runs = &free[..free.iter().take_while(|t| meta(t).file_bytes <= most).count()];
-    if runs.len() < shape.level0_runs || bytes(runs) > shape.compaction_bytes {
+    if count(runs) < shape.level0_runs || bytes(runs) > shape.compaction_bytes {
         return None;
     }
     Some(Pick::Merge(Merge { inputs: vec![(0, runs.to_vec())], output: 0, reason: Reason::WithinLevel0 }))

@@ -132,8 +132,11 @@ fn chunk<T: AsRef<TableMeta>>(
     {
         return None;
     }
-    let all_puts = own.iter().all(|t| meta(t).tombstones == 0 && overlapping(next, meta(t)).is_empty());
-    if all_puts && !(shape.rewrite_into_last && output == LAST) {
+    let as_it_is = |t: &Arc<T>| {
+        let m = meta(t);
+        m.tombstones == 0 && overlapping(next, m).is_empty() && shape.may_move(m, output)
+    };
+    if own.iter().all(as_it_is) {
         let (tables, reason) = (own.to_vec(), Reason::Manual);
         return Some(Pick::Move { from: level, to: output, tables, reason });
     }

@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::key::Seq;
+use crate::settings::SettingsMap;
 use crate::table::meta::TableMeta;
 
 pub(crate) use damage::{cuts, movable, runs};
@@ -39,8 +40,15 @@ pub(crate) struct Shape {
     pub fanout: u64,
     /// A compaction is not extended beyond so many input bytes.
     pub compaction_bytes: u64,
-    /// The last level is compressed in its own way, so tables cannot be moved there as they are.
-    pub rewrite_into_last: bool,
+    /// How tables are written: some cannot be moved into the last level as they are.
+    pub settings: Arc<SettingsMap>,
+}
+
+impl Shape {
+    /// Whether a table can go to a level as it is.
+    pub fn may_move(&self, m: &TableMeta, to: usize) -> bool {
+        to != LAST || !self.settings.rewritten_into_last(m)
+    }
 }
 
 /// Why something was picked. Counted in [`crate::Stats::compaction_reasons`].
@@ -260,20 +268,19 @@ fn pick_level<T: AsRef<TableMeta>>(
             && !busy.output(level + 1, &meta(t).smallest, &meta(t).largest)
             && !overlapping(next, meta(t)).iter().any(|n| busy.table(n))
     };
-    if !(shape.rewrite_into_last && level + 1 == LAST) {
-        let mut excess = bytes(tables).saturating_sub(targets.bytes[level]);
-        let movable = tables.iter().filter(free).filter(|t| overlapping(next, meta(t)).is_empty());
-        let moves: Vec<Arc<T>> = movable
-            .take_while(|t| {
-                let more = excess > 0;
-                excess = excess.saturating_sub(meta(t).file_bytes);
-                more
-            })
-            .cloned()
-            .collect();
-        if !moves.is_empty() {
-            return Some(Pick::Move { from: level, to: level + 1, tables: moves, reason: Reason::Size });
-        }
+    let mut excess = bytes(tables).saturating_sub(targets.bytes[level]);
+    let movable = tables.iter().filter(free).filter(|t| overlapping(next, meta(t)).is_empty());
+    let movable = movable.filter(|t| shape.may_move(meta(t), level + 1));
+    let moves: Vec<Arc<T>> = movable
+        .take_while(|t| {
+            let more = excess > 0;
+            excess = excess.saturating_sub(meta(t).file_bytes);
+            more
+        })
+        .cloned()
+        .collect();
+    if !moves.is_empty() {
+        return Some(Pick::Move { from: level, to: level + 1, tables: moves, reason: Reason::Size });
     }
     let ratio = |t: &Arc<T>| bytes(overlapping(next, meta(t))) as f64 / meta(t).file_bytes.max(1) as f64;
     let candidates = tables.iter().enumerate().filter(|(_, t)| free(t));

@@ -59,7 +59,7 @@ pub(super) fn pick<T: AsRef<TableMeta>>(
                 if below.iter().any(|b| busy.table(b)) || busy.output(level + 1, &m.smallest, &m.largest) {
                     continue;
                 }
-                if below.is_empty() && !(shape.rewrite_into_last && level + 1 == LAST) {
+                if below.is_empty() && shape.may_move(m, level + 1) {
                     let (tables, reason) = (vec![Arc::clone(t)], Reason::Tombstones);
                     return Some(Pick::Move { from: level, to: level + 1, tables, reason });
                 }
@@ -78,12 +78,18 @@ pub(super) fn small<T: AsRef<TableMeta>>(
     shape: &Shape,
     busy: &Busy,
 ) -> Option<Pick<T>> {
-    let is_small = |t: &&Arc<T>| meta(t).file_bytes <= shape.memtable_bytes / 8 && !busy.table(t);
+    let is_small = |t: &Arc<T>| meta(t).file_bytes <= shape.memtable_bytes / 8 && !busy.table(t);
+    // The others would be cut again where they are now.
+    let region = |t: &Arc<T>| {
+        let (first, last) = shape.settings.regions_of(meta(t));
+        (first == last).then_some(first)
+    };
     for (level, tables) in levels.iter().enumerate().skip(1) {
         let mut from = 0;
         while from < tables.len() {
-            let run =
-                &tables[from..from + tables[from..].iter().take_while(is_small).take(SMALL_MOST).count()];
+            let alike =
+                |t: &&Arc<T>| is_small(t) && region(t).is_some() && region(t) == region(&tables[from]);
+            let run = &tables[from..from + tables[from..].iter().take_while(alike).take(SMALL_MOST).count()];
             from += run.len().max(1);
             let largest = run.iter().map(|t| meta(t).file_bytes).max().unwrap_or(0);
             let Some((first, last)) = span(run.iter()) else { continue };

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::damage::above_each_other;
 use super::{LAST, LEVELS, Shape, bytes};
 use crate::table::meta::TableMeta;
 
@@ -51,7 +52,8 @@ impl Targets {
             if level == 0 {
                 let batch = shape.memtable_bytes * shape.level0_runs as u64;
                 let by_bytes = bytes(&free) as f64 / batch.max(1) as f64;
-                return (by_bytes.max(free.len() as f64 / shape.level0_runs.max(1) as f64), level);
+                let runs = above_each_other(&free, &shape.settings);
+                return (by_bytes.max(runs as f64 / shape.level0_runs.max(1) as f64), level);
             }
             // A level that should be empty is drained, but not before one that slows writers.
             let target = self.bytes[level].max(shape.memtable_bytes / 2).max(1);
@@ -67,7 +69,7 @@ pub(crate) fn debt_bytes<T: AsRef<TableMeta>>(levels: &[Vec<Arc<T>>], shape: &Sh
     let mut debt = 0;
     // What leaves a level arrives in the next and is merged there with its share of it.
     let mut arriving = match levels.first() {
-        Some(zero) if zero.len() >= shape.level0_runs => bytes(zero),
+        Some(zero) if above_each_other(zero, &shape.settings) >= shape.level0_runs => bytes(zero),
         _ => 0,
     };
     for level in 1..LEVELS {

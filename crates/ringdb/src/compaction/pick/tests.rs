@@ -41,6 +41,8 @@ fn key(text: &str) -> Vec<u8> {
 }
 
 use crate::key;
+use crate::options::{Compression, Options};
+use crate::settings::TableSettings;
 
 fn range(text: &str) -> (Vec<u8>, Vec<u8>) {
     let (a, b) = text.split_once('-').expect("a range");
@@ -70,6 +72,13 @@ fn table(words: &[&str]) -> TableMeta {
     }
 }
 
+/// How tables are written.
+fn written(last_in_its_own_way: bool) -> Arc<SettingsMap> {
+    let o = Options::default();
+    let last = if last_in_its_own_way { Compression::Lz4 } else { o.compression };
+    Arc::new(SettingsMap::uniform(TableSettings::of_store(&o.with_last_level_compression(last))))
+}
+
 fn parse(lines: &[&str]) -> Case {
     let mut c = Case {
         shape: Shape {
@@ -77,7 +86,7 @@ fn parse(lines: &[&str]) -> Case {
             level0_runs: 4,
             fanout: 8,
             compaction_bytes: 1 << 30,
-            rewrite_into_last: false,
+            settings: written(false),
         },
         levels: vec![vec![]; LEVELS],
         busy: vec![],
@@ -95,7 +104,7 @@ fn parse(lines: &[&str]) -> Case {
                 c.shape.compaction_bytes = mib("most").unwrap_or(c.shape.compaction_bytes);
                 c.shape.level0_runs = named(&words, "runs").map_or(c.shape.level0_runs, |v| v as usize);
                 c.shape.fanout = named(&words, "fanout").unwrap_or(c.shape.fanout);
-                c.shape.rewrite_into_last = words.contains(&"rewrite_last");
+                c.shape.settings = written(words.contains(&"rewrite_last"));
             }
             "busy" => {
                 let to = words.iter().position(|w| *w == "to").expect("to");

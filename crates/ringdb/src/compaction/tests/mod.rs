@@ -21,8 +21,9 @@ use super::{CompactionEnv, Levels};
 use crate::cursor::model::Entry;
 use crate::env::{Join, SystemEnv};
 use crate::key::{KeyBuf, Kind, Prefix, SEQ_MAX, Seq};
+use crate::settings::{SettingsMap, TableSettings};
 use crate::table::meta::TableMeta;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Options, Result};
 use fault::{NO_SPACE, READ_ERROR, WRITE_ERROR, faulty_io};
 use store::{TestTable, TestTree, Threads};
 
@@ -46,7 +47,7 @@ fn shape() -> Shape {
         level0_runs: 3,
         fanout: 3,
         compaction_bytes: 400 << 10,
-        rewrite_into_last: false,
+        settings: Arc::new(SettingsMap::uniform(TableSettings::of_store(&Options::default()))),
     }
 }
 
@@ -115,7 +116,11 @@ fn a_flush_is_one_run_however_many_damaged_ranges_cut_it() {
     let (levels, damaged) = (tree.levels(), tree.quarantined());
     let free = movable(levels.clone(), &damaged);
     assert!(free[0].len() >= 4, "{}", free[0].len());
-    assert_eq!(runs(&levels, &free, &damaged), 2, "writers would be slowed for what is no debt");
+    assert_eq!(
+        runs(&levels, &free, &damaged, &shape().settings),
+        2,
+        "writers would be slowed for what is no debt"
+    );
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::cursor::Cursor;
 use crate::cursor::model::{Entry, VecCursor};
 use crate::files::{self, FileKind};
 use crate::key::{self, Kind, Seq};
+use crate::settings::{SettingsMap, TableSettings};
 use crate::sync::{Mutex, lock};
 use crate::table::meta::TableMeta;
 use crate::table::{Reads, TableParts, TableScan};
@@ -50,6 +51,8 @@ struct State {
     snapshots: Vec<Seq>,
     fail_install: VecDeque<Error>,
     stopped: Option<String>,
+    /// In place of what the options say.
+    settings: Option<Arc<SettingsMap>>,
 }
 
 pub(super) struct TestTree {
@@ -75,6 +78,12 @@ impl CompactionEnv for TestTree {
     }
     fn options(&self) -> &Options {
         &self.options
+    }
+    fn table_settings(&self) -> Arc<SettingsMap> {
+        lock(&self.state)
+            .settings
+            .clone()
+            .unwrap_or_else(|| Arc::new(SettingsMap::uniform(TableSettings::of_store(&self.options))))
     }
     fn levels(&self) -> Levels<TestTable> {
         lock(&self.state).levels.clone()

@@ -1,0 +1,91 @@
+//! [`KeyspaceOptions`]: the settings of the tables of one keyspace.
+
+use super::{Compression, check_block_bytes, check_filter_bits};
+use crate::Result;
+
+/// Settings of one keyspace, which the store remembers. Each is the keyspace's own, or that of the store (`None`).
+///
+/// They are given when a keyspace is made ([`crate::Db::keyspace_with`]) or later ([`crate::Keyspace::alter`]), and
+/// hold for tables that are written from then on. Tables are cut where keyspaces with different settings meet, so each
+/// flush writes one table for each run of keyspaces, in the order in which they were made, that have the same settings.
+///
+/// ```
+/// use ringdb::{Compression, Db, KeyspaceOptions, Options};
+///
+/// # fn main() -> ringdb::Result<()> {
+/// # let tmp = tempfile::tempdir().expect("a temporary directory");
+/// # let dir = tmp.path().join("store");
+/// let db = Db::open(&dir, Options::default())?;
+/// let logs = KeyspaceOptions::default().with_last_level_compression(Compression::Zstd);
+/// let logs = logs.with_block_bytes(16 << 10);
+/// let logs = db.keyspace_with("logs", &logs)?;
+/// logs.alter(&KeyspaceOptions::default().with_filter_bits_per_key(0))?;
+/// assert_eq!(logs.options().block_bytes, Some(16 << 10));
+/// assert_eq!(logs.options().filter_bits_per_key, Some(0));
+/// # drop(logs);
+/// # db.close()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct KeyspaceOptions {
+    /// Compression of all levels but the last.
+    pub compression: Option<Compression>,
+    /// Compression of the last level.
+    pub last_level_compression: Option<Compression>,
+    /// Bytes of a data block, a power of two from 4 KiB to 64 KiB. The frames of the block cache have one size, that of
+    /// the keyspaces with the most bytes of tables when the store is opened: smaller blocks take a whole frame, larger
+    /// ones are cached beside them, at some cost.
+    pub block_bytes: Option<u32>,
+    /// Bloom filter bits per key; 0 for no filters.
+    pub filter_bits_per_key: Option<u32>,
+}
+
+impl KeyspaceOptions {
+    /// Sets the compression of all levels but the last.
+    #[must_use]
+    pub fn with_compression(mut self, value: Compression) -> Self {
+        self.compression = Some(value);
+        self
+    }
+
+    /// Sets the compression of the last level.
+    #[must_use]
+    pub fn with_last_level_compression(mut self, value: Compression) -> Self {
+        self.last_level_compression = Some(value);
+        self
+    }
+
+    /// Sets the size of a data block in bytes.
+    #[must_use]
+    pub fn with_block_bytes(mut self, value: u32) -> Self {
+        self.block_bytes = Some(value);
+        self
+    }
+
+    /// Sets the Bloom filter bits per key.
+    #[must_use]
+    pub fn with_filter_bits_per_key(mut self, value: u32) -> Self {
+        self.filter_bits_per_key = Some(value);
+        self
+    }
+
+    /// These settings where they are given, those of `below` elsewhere.
+    #[must_use]
+    pub fn over(&self, below: &KeyspaceOptions) -> KeyspaceOptions {
+        KeyspaceOptions {
+            compression: self.compression.or(below.compression),
+            last_level_compression: self.last_level_compression.or(below.last_level_compression),
+            block_bytes: self.block_bytes.or(below.block_bytes),
+            filter_bits_per_key: self.filter_bits_per_key.or(below.filter_bits_per_key),
+        }
+    }
+
+    /// Checks every setting that is given; says which is wrong and what is allowed.
+    pub(crate) fn validate(&self) -> Result<()> {
+        self.block_bytes.map_or(Ok(()), check_block_bytes)?;
+        self.filter_bits_per_key.map_or(Ok(()), check_filter_bits)
+    }
+}
