@@ -139,8 +139,13 @@ impl Reads {
     }
 
     fn collect(&mut self) {
-        self.fetches.reap();
-        self.fetches.start();
+        // What is begun may be done at once, and shows at no descriptor then: it is taken here.
+        loop {
+            self.fetches.reap();
+            if !self.fetches.start() {
+                break;
+            }
+        }
         self.answers.extend(self.fetches.take_finished().into_iter().map(|(tag, answer)| (tag.0, answer)));
     }
 }

@@ -92,6 +92,46 @@ fn a_descriptor_is_silent_when_there_is_nothing_more() {
     }
 }
 
+/// A lookup that needs block after block: the later ones are begun by the poll that takes the earlier ones, and may be
+/// there at once.
+#[test]
+fn the_descriptor_tells_of_blocks_that_come_at_once() {
+    const TABLES: u64 = 3;
+    let (key, value) = (|i: u64| format!("{:06}", i % 2500 * TABLES + i / 2500), |i: u64| vec![i as u8; 400]);
+    for engine in support::engines() {
+        for direct in [false, true] {
+            let dir = temp();
+            let options = |mib: u64| {
+                let o = Options::default().with_io(engine).with_direct_reads(direct);
+                o.with_filter_bits_per_key(0).with_cache_bytes(mib << 20)
+            };
+            for table in 0..TABLES {
+                let db = Db::open(dir.path(), options(64)).unwrap();
+                (table * 2500..(table + 1) * 2500).for_each(|i| db.put(key(i), value(i)).unwrap());
+                db.close().unwrap();
+            }
+            let db = Db::open_read_only(dir.path(), options(1)).unwrap();
+            assert!(db.stats().levels[0].tables >= 2, "each has a part of every range of keys");
+            let mut reads = db.reads(4).unwrap();
+            let mut rng = Rng(seed("blocks"));
+            for _ in 0..400 {
+                let asked: Vec<u64> = (0..4).map(|_| rng.below(2500 * TABLES)).collect();
+                asked.iter().for_each(|i| reads.submit(*i, key(*i)).unwrap());
+                let mut came = 0;
+                while came < asked.len() {
+                    match reads.poll() {
+                        Some((i, answer)) => {
+                            assert_eq!(answer.unwrap().unwrap(), value(i));
+                            came += 1;
+                        }
+                        None => assert!(is_readable(reads.fd().unwrap(), 10_000), "{engine}, {direct}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_stream_gives_every_key_once() {
     for engine in support::engines() {

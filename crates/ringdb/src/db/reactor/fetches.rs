@@ -264,15 +264,15 @@ impl<T: Asker> Fetches<T> {
     }
 
     /// Starts as many reads as the window allows, in one submission. Without a queue it does them, and leaves the
-    /// others to the next call.
-    pub fn start(&mut self) {
+    /// others to the next call. Whether it has started any.
+    pub fn start(&mut self) -> bool {
         if self.backlog.is_empty() {
-            return;
+            return false;
         }
         let queue = self.ready_queue();
         let ops = self.next_ops();
         if ops.is_empty() {
-            return;
+            return false;
         }
         self.counters.submissions.fetch_add(1, Relaxed);
         let refused = match queue {
@@ -283,6 +283,7 @@ impl<T: Asker> Fetches<T> {
         for op in refused {
             self.done(op.user as usize, End::Refused(op));
         }
+        true
     }
 
     /// The operations that fit into the window.
