@@ -57,7 +57,7 @@ lint: ## Formatting, clippy with warnings as errors, C and shell, documentation,
 	tools/lint-c-and-shell
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target -- -D warnings
-	$(CARGO) clippy -p ringdb-cli -p engineswap-c --no-default-features --locked -- -D warnings
+	$(CARGO) clippy -p ringdb-cli -p engineswap-c -p ringdb-c --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	$(CARGO) test -p tidy --locked --quiet
 
@@ -75,14 +75,14 @@ deny: ## Licences, advisories and sources of the dependencies (cargo install car
 	$(CARGO) deny --locked check
 
 .PHONY: capi
-capi: ## Build engineswap's C interface (libraries, header, pkg-config file) into target/capi
-	$(CARGO) build --release --locked -p engineswap-c
-	tools/install-capi target/release target/capi engineswap
+capi: ## Build the C interfaces of ringdb and engineswap (libraries, headers, pkg-config files) into target/capi
+	$(CARGO) build --release --locked -p engineswap-c -p ringdb-c
+	tools/install-capi target/release target/capi
 
 .PHONY: install
-install: ## Install engineswap's C interface below PREFIX (default /usr/local)
-	$(CARGO) build --release --locked -p engineswap-c
-	tools/install-capi target/release "$(PREFIX)" engineswap
+install: ## Install both C interfaces below PREFIX (default /usr/local)
+	$(CARGO) build --release --locked -p engineswap-c -p ringdb-c
+	tools/install-capi target/release "$(PREFIX)"
 
 .PHONY: fio-plugin
 fio-plugin: ## Build engineswap as an I/O engine of the installed fio: target/fio/libengineswap_fio.so

@@ -47,6 +47,32 @@ pub unsafe fn struct_of_size<T: Copy>(out: *mut T, size: usize, from: &T) -> Res
     Ok(())
 }
 
+/// A struct of options of the caller, which is shorter with an older header and longer with a newer one: what is
+/// missing is as in `none`, what is unknown has to be zero. Its first field is its size, a `u32`.
+///
+/// # Safety
+/// `from` leads to as many bytes as its first field says, and any bytes are a `T`.
+pub unsafe fn struct_in<T: Copy>(from: *const T, none: T, what: &str) -> Result<T, Fail> {
+    const MOST: usize = 4096;
+    // SAFETY: the caller's promise.
+    let size = unsafe { from.cast::<u32>().read_unaligned() } as usize;
+    if !(8..=MOST).contains(&size) || !size.is_multiple_of(8) {
+        return Err(Fail::invalid(format!("the size of a {what} is {size}: set it to sizeof({what})")));
+    }
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), size) };
+    let known = size.min(size_of::<T>());
+    if bytes[known..].iter().any(|b| *b != 0) {
+        return Err(Fail::invalid(format!(
+            "this library does not know all fields of this {what}: use a newer one"
+        )));
+    }
+    let mut out = none;
+    // SAFETY: at most as many bytes as either has; any bytes are a `T`.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut out).cast::<u8>(), known) };
+    Ok(out)
+}
+
 /// A path that is not NULL.
 ///
 /// # Safety
@@ -69,13 +95,13 @@ pub fn out<T>(out: *mut T) -> Result<*mut T, Fail> {
 }
 
 /// A length that memory can have, at an address that is not NULL (unless there are no bytes).
-pub fn memory(buffer: *const u8, len: u64) -> Result<usize, Fail> {
+pub fn memory(buffer: *const u8, len: u64, what: &str) -> Result<usize, Fail> {
     if buffer.is_null() && len > 0 {
-        return Err(Fail::invalid(format!("the buffer for {len} bytes is NULL")));
+        return Err(Fail::invalid(format!("the {what} of {len} bytes is NULL")));
     }
     match usize::try_from(len) {
         Ok(n) if n <= isize::MAX as usize && (buffer as usize).checked_add(n).is_some() => Ok(n),
-        _ => Err(Fail::invalid(format!("no buffer has {len} bytes"))),
+        _ => Err(Fail::invalid(format!("no {what} has {len} bytes"))),
     }
 }
 

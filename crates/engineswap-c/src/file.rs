@@ -148,7 +148,7 @@ pub unsafe extern "C" fn engineswap_file_read(
 ) -> i32 {
     let call = |f: &engineswap_file| {
         let (done, purpose) = (args::out(done)?, args::purpose(purpose)?);
-        let len = args::memory(buffer.cast(), len as u64)?;
+        let len = args::memory(buffer.cast(), len as u64, "buffer")?;
         let bytes: &mut [u8] = match len {
             0 => &mut [],
             // SAFETY: the header's contract: `len` bytes that are the caller's, lent for this call.
@@ -174,7 +174,7 @@ unsafe fn write(
 ) -> i32 {
     let call = |f: &engineswap_file| {
         let purpose = args::purpose(purpose)?;
-        let len = args::memory(buffer.cast(), len as u64)?;
+        let len = args::memory(buffer.cast(), len as u64, "buffer")?;
         let bytes: &[u8] = match len {
             0 => &[],
             // SAFETY: the caller's promise: `len` bytes, lent for this call.

@@ -86,7 +86,7 @@ impl engineswap_op {
         }
         let (buf, len) = match self.kind {
             READ | WRITE => {
-                let len = args::memory(self.buffer.cast(), self.len)?;
+                let len = args::memory(self.buffer.cast(), self.len, "buffer")?;
                 // SAFETY: the caller's promise, until the completion; when an engine fails, for good.
                 (Buf::Foreign(unsafe { lent(self.buffer, len, kind == OpKind::Read) }), self.len)
             }
@@ -120,7 +120,7 @@ impl engineswap_op {
         let mut total = 0u64;
         let mut pieces = Vec::with_capacity(count);
         for v in vectors {
-            let len = args::memory(v.base.cast(), v.len as u64)?;
+            let len = args::memory(v.base.cast(), v.len as u64, "buffer")?;
             total = total.saturating_add(len as u64);
             // SAFETY: the caller's promise, until the completion; when an engine fails, for good.
             pieces.push(Piece::Foreign(unsafe { lent(v.base, len, read) }));

@@ -76,6 +76,19 @@ pub const ORDERS: &[Order] = &[
         src: "crates/engineswap-c/src/",
         layers: &["result buffer", "args", "engine", "file stats register", "queue", "lib"],
     },
+    Order {
+        src: "crates/ringdb-c/src/",
+        layers: &[
+            "result task",
+            "args callback",
+            "value",
+            "options answer",
+            "store",
+            "read iter write upkeep",
+            "asynchronous reads writes",
+            "lib",
+        ],
+    },
     Order { src: "crates/c-abi/src/", layers: &["fail", "args guard", "lib"] },
 ];
 

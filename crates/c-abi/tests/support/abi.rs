@@ -12,6 +12,7 @@ use super::run;
 fn declarations(header: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(header).unwrap();
     let code: String = text.split("/*").map(|p| p.split_once("*/").map_or(p, |(_, code)| code)).collect();
+    let code = code.replace("\\\n", " ");
     let code: Vec<&str> = code.lines().filter(|l| !l.trim_start().starts_with('#')).collect();
     let code = code.join(" ").replace("extern \"C\" {", " ");
     let (mut out, mut depth, mut one) = (vec![], 0, String::new());
@@ -76,6 +77,8 @@ pub fn list(header: &Path, dir: &Path) -> String {
 fn defines(header: &Path) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(header).unwrap();
     let all = text.lines().filter_map(|l| l.strip_prefix("#define ")?.split_once(' '));
+    // An initialiser goes on in the next line.
+    let all = all.filter(|(_, value)| !value.trim_end().ends_with('\\'));
     all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 

@@ -190,8 +190,13 @@ impl Db {
     /// Commits a batch: all of it or nothing, in every keyspace that it writes to. An empty batch with
     /// [`crate::Durability::Sync`] is a [`Db::sync`].
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
+        self.write_ref(&batch, options)
+    }
+
+    /// The same with a batch that is kept: to be written again, or cleared, which keeps its memory, and filled anew.
+    pub fn write_ref(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         if options.deadline.is_some() {
-            return block_on(self.write_async(batch, options));
+            return block_on(self.write_async(batch.clone(), options));
         }
         let core = self.core();
         core.write_side()?;
@@ -401,6 +406,11 @@ impl Db {
     /// The pairs whose key begins with `prefix`, as of now.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.default.prefix(prefix)
+    }
+
+    /// The same with options.
+    pub fn prefix_with(&self, prefix: impl AsRef<[u8]>, options: &ReadOptions) -> Iter {
+        self.default.prefix_with(prefix, options)
     }
 
     /// The pairs of a range of keys, as of now, with options.

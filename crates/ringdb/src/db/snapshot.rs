@@ -112,7 +112,12 @@ impl Snapshot {
 
     /// The pairs whose key begins with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        self.range(crate::bounds::of_prefix(prefix.as_ref()))
+        self.prefix_with(prefix, &ReadOptions::default())
+    }
+
+    /// The same with options.
+    pub fn prefix_with(&self, prefix: impl AsRef<[u8]>, options: &ReadOptions) -> Iter {
+        self.range_with(crate::bounds::of_prefix(prefix.as_ref()), options)
     }
 
     /// The pairs of a range of keys, with options.

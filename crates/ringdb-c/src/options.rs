@@ -1,0 +1,118 @@
+//! Options of a store.
+
+use std::ffi::c_char;
+
+use ringdb::{Compression, Options};
+
+use crate::args;
+use crate::result::{Alone, Fail, OK, guard, guarded, ringdb_error};
+use crate::value::free;
+
+/// A handle of options.
+pub struct ringdb_options(Alone<Options>);
+
+/// The options of a handle, or the defaults.
+///
+/// # Safety
+/// `options` is NULL or a live handle.
+pub(crate) unsafe fn chosen(options: *const ringdb_options) -> Result<Options, Fail> {
+    // SAFETY: the caller's promise.
+    match unsafe { options.as_ref() } {
+        None => Ok(Options::default()),
+        Some(options) => Ok(options.0.take("options")?.clone()),
+    }
+}
+
+/// The defaults.
+#[unsafe(no_mangle)]
+pub extern "C" fn ringdb_options_new() -> *mut ringdb_options {
+    guarded(std::ptr::null_mut(), || Box::into_raw(Box::new(ringdb_options(Alone::new(Options::default())))))
+}
+
+/// Frees them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_options_free(options: *mut ringdb_options) {
+    // SAFETY: the header's contract.
+    unsafe { free(options) }
+}
+
+/// Changes a setting.
+///
+/// # Safety
+/// `options` is NULL or a live handle, `err` as of `guard`.
+unsafe fn set(
+    options: *mut ringdb_options,
+    err: *mut ringdb_error,
+    change: impl FnOnce(&mut Options) -> Result<(), Fail>,
+) -> i32 {
+    guard(err, || {
+        // SAFETY: the caller's promise.
+        let options = unsafe { args::handle(options, "options handle")? };
+        let mut options = options.0.take("options")?;
+        change(&mut options)?;
+        Ok(OK)
+    })
+}
+
+fn compression(number: i32) -> Result<Compression, Fail> {
+    match number {
+        0 => Ok(Compression::None),
+        1 => Ok(Compression::Lz4),
+        2 => Ok(Compression::Zstd),
+        n => Err(Fail::invalid(format!("compression {n}; valid: RINGDB_COMPRESSION_NONE, _LZ4, _ZSTD"))),
+    }
+}
+
+/// The engine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_options_set_io(
+    options: *mut ringdb_options,
+    uri: *const c_char,
+    err: *mut ringdb_error,
+) -> i32 {
+    // SAFETY: the header's contract.
+    unsafe {
+        set(options, err, |o| {
+            o.io = args::text(uri, "URI")?.to_owned();
+            Ok(())
+        })
+    }
+}
+
+macro_rules! setters {
+    ($($name:ident, $field:ident: $t:ty, $convert:expr;)*) => {$(
+        /// One setting.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            options: *mut ringdb_options,
+            value: $t,
+            err: *mut ringdb_error,
+        ) -> i32 {
+            let convert: fn($t) -> Result<_, Fail> = $convert;
+            // SAFETY: the header's contract.
+            unsafe {
+                set(options, err, |o| {
+                    o.$field = convert(value)?;
+                    Ok(())
+                })
+            }
+        }
+    )*};
+}
+
+setters! {
+    ringdb_options_set_cache_bytes, cache_bytes: u64, Ok;
+    ringdb_options_set_memtable_bytes, memtable_bytes: u64, Ok;
+    ringdb_options_set_durability, durability: i32, args::durability;
+    ringdb_options_set_block_bytes, block_bytes: u32, Ok;
+    ringdb_options_set_compression, compression: i32, compression;
+    ringdb_options_set_last_level_compression, last_level_compression: i32, compression;
+    ringdb_options_set_filter_bits_per_key, filter_bits_per_key: u32, Ok;
+    ringdb_options_set_background_threads, background_threads: usize, Ok;
+    ringdb_options_set_log_segment_bytes, log_segment_bytes: u64, Ok;
+    ringdb_options_set_table_bytes, table_bytes: u64, Ok;
+    ringdb_options_set_manifest_bytes, manifest_bytes: u64, Ok;
+    ringdb_options_set_direct_reads, direct_reads: i32, |n| args::flag(n, "direct_reads");
+    ringdb_options_set_create_if_missing, create_if_missing: i32, |n| args::flag(n, "create_if_missing");
+    ringdb_options_set_recover_damaged_log, recover_damaged_log: i32, |n| args::flag(n, "recover_damaged_log");
+}
