@@ -116,9 +116,15 @@ impl Cache {
     /// always, then one in [`ADMITTED`], so that hot blocks get in after some misses and the others do not make work
     /// and push them out. (Random admission; what it needs to know of a block is a number to draw by.)
     pub fn admits(&self, block: u32) -> bool {
-        if !self.arena.is_full(IN_HAND) {
-            return true;
-        }
+        !self.arena.is_full(IN_HAND) || self.draws(block)
+    }
+
+    /// The same of a block larger than a frame.
+    pub fn admits_large(&self, block: u32, bytes: u64) -> bool {
+        self.large.bytes() + bytes <= self.block_budget() / 2 || self.draws(block)
+    }
+
+    fn draws(&self, block: u32) -> bool {
         // Not each n-th miss: a loop over as many blocks would bring the same one each time. And by the block too,
         // since what is missed together is counted at once.
         let missed = self.stripe().misses.load(Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -295,6 +301,25 @@ mod tests {
         }
         let all: u32 = admitted.iter().sum();
         assert!((900..1100).contains(&all) && admitted.iter().all(|n| *n > 80), "{admitted:?}");
+    }
+
+    #[test]
+    fn large_blocks_are_admitted_while_there_is_room_and_then_few() {
+        let cache = Cache::new(4 << 20, 4096);
+        let block = Arc::new(AlignedBuf::zeroed(8192));
+        let mut kept = 0;
+        while cache.large().bytes() + 8192 <= cache.block_budget() / 2 {
+            assert!(cache.admits_large(kept, 8192), "after {kept}");
+            cache.keep_large(1, kept, &block);
+            kept += 1;
+        }
+        assert!(kept > 50, "{kept}");
+        let admitted = (0..8000).filter(|_| {
+            cache.count_misses(1);
+            cache.admits_large(0, 8192)
+        });
+        let admitted = admitted.count();
+        assert!((900..1100).contains(&admitted), "{admitted}");
     }
 
     #[test]

@@ -328,7 +328,8 @@ impl Table {
                 Err(frame) => Block::Own(frame),
             },
             Block::Shared(buf, range) => {
-                if range.start == 0 && self.is_large(number) {
+                let wanted = self.reads_direct() || self.cache().admits_large(number, buf.len() as u64);
+                if range.start == 0 && self.is_large(number) && wanted {
                     self.cache().keep_large(self.meta().file_id, number, &buf);
                 }
                 Block::Shared(buf, range)
