@@ -11,7 +11,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Passing trouble (the lock is held; no space, descriptors or memory): mend the cause and call again.
+    /// Passing trouble (the lock is held; no space, descriptors or memory): mend the cause and call again. Or a
+    /// transaction that another write has got ahead of: run it again.
     Retry,
     /// The store has stopped writing, or the I/O layer fails: reopen after the cause is mended.
     Stop,
@@ -81,6 +82,15 @@ pub enum Error {
     /// The call has not ended within its deadline.
     #[error("the deadline has passed")]
     TimedOut,
+    /// What a transaction has read was written by somebody else before it was committed. Nothing of it was written:
+    /// begin it again, it will read what is there now.
+    #[error(
+        "a transaction has read what was written meanwhile ({key}): nothing of it was committed; run it again"
+    )]
+    Conflict {
+        /// The key, or the first of several, for people.
+        key: String,
+    },
     /// As many reads are open as a [`crate::Reads`] may have.
     #[error("as many reads are open as there may be: take answers first")]
     WouldBlock,
@@ -105,7 +115,7 @@ impl Error {
             },
             Error::Corrupt { .. } => ErrorKind::Repair,
             Error::Stopped(_) | Error::Closed => ErrorKind::Stop,
-            Error::Locked(_) => ErrorKind::Retry,
+            Error::Locked(_) | Error::Conflict { .. } => ErrorKind::Retry,
             Error::WouldBlock => ErrorKind::WouldBlock,
             Error::TimedOut => ErrorKind::TimedOut,
             _ => ErrorKind::FixCall,

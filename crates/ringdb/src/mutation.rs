@@ -68,6 +68,8 @@ mutations! {
     SyncNothing "sync-nothing",
     /// The future of a durable write is ready before its log is synced.
     ResolveBeforeSync "resolve-before-sync",
+    /// A transaction is committed whatever has been written since it began.
+    SkipValidation "skip-validation",
 }
 
 #[cfg(feature = "mutations")]

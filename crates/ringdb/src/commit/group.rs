@@ -16,6 +16,8 @@ pub(super) struct Group {
     /// Operations.
     pub count: u32,
     pub batches: u64,
+    /// Takes no other writers: whether it is committed is not known yet.
+    alone: bool,
     pub members: Vec<Arc<Waiter>>,
 }
 
@@ -27,10 +29,11 @@ impl Group {
     }
 }
 
-/// Adds a write to the youngest waiting group, or to a new one if that is full.
-pub(super) fn join(waiting: &mut VecDeque<Group>, write: &Write<'_>) -> Arc<Waiter> {
+/// Adds a write to the youngest waiting group, or to a new one if that is full, or if the write is to be alone.
+pub(super) fn join(waiting: &mut VecDeque<Group>, write: &Write<'_>, alone: bool) -> Arc<Waiter> {
     let me = Arc::new(Waiter::default());
-    match waiting.back_mut().filter(|g| g.payload.len() as u64 + write.bytes() <= GROUP_BYTES) {
+    let youngest = waiting.back_mut().filter(|g| !g.alone && !alone);
+    match youngest.filter(|g| g.payload.len() as u64 + write.bytes() <= GROUP_BYTES) {
         Some(g) => {
             write.append_to(&mut g.payload);
             g.count += write.count;
@@ -41,7 +44,7 @@ pub(super) fn join(waiting: &mut VecDeque<Group>, write: &Write<'_>) -> Arc<Wait
             let mut payload = Vec::new();
             write.append_to(&mut payload);
             let (count, batches) = (write.count, write.batches);
-            waiting.push_back(Group { payload, count, batches, members: vec![me.clone()] });
+            waiting.push_back(Group { payload, count, batches, alone, members: vec![me.clone()] });
         }
     }
     me

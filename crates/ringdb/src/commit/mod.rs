@@ -17,10 +17,18 @@
 //! Memtables are flushed in order and whole, and a flush records the newest number that it holds: so replay
 //! begins behind everything flushed, logged or not, and neither repeats nor skips a logged write.
 //!
+//! *With a claim* ([`CommitQueue::commit_checked`]): what a transaction has read must not have been written since. That
+//! is judged under the lock at which the write takes its number, against what was written lately ([`Recent`]), frames
+//! on their way included. Such a write shares no frame.
+//!
 //! What waits in a group is a [`Waiter`]: a cell that is told once, to lead or how its group fared. A thread blocks on
 //! it; anything else that can be woken could stand in its place.
 
+#[cfg(test)]
+mod claim_tests;
 mod group;
+mod reads;
+mod recent;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -36,6 +44,8 @@ use crate::{Durability, Error, Result};
 
 pub(crate) use group::GROUP_BYTES;
 use group::{Group, Signal, Waiter};
+pub(crate) use reads::{Claim, ReadSet, Verdict};
+use recent::Recent;
 pub(crate) use write::{Single, Write, with_single};
 
 /// What a [`CommitQueue`] needs of the store around it.
@@ -82,6 +92,9 @@ pub(crate) trait CommitEnv {
     fn switch_memtable(&self, w: &mut Self::Writer, reserved: Option<u64>, applied: Seq);
     /// Inserts into the active memtable.
     fn apply(&self, w: &mut Self::Writer, first: Seq, write: &Write<'_>);
+    /// Calls `f` for each operation of a write, in their order: with its key, the key's hash, and the end of the range
+    /// (empty: it is of one key).
+    fn each_key(&self, write: &Write<'_>, f: impl FnMut(&[u8], u64, &[u8]));
     /// Lets readers see everything up to this number. Numbers rise from call to call.
     fn publish(&self, newest: Seq);
 }
@@ -92,6 +105,8 @@ pub(crate) struct CommitQueue<E: CommitEnv> {
     state: Mutex<State<E::Writer>>,
     /// The last leader has finished.
     idle: Condvar,
+    /// A leader has finished, and somebody waits for what is published ([`CommitQueue::wait_applied`]).
+    moved: Condvar,
     /// Frames on their way to the device at once.
     most_leaders: usize,
 }
@@ -111,6 +126,9 @@ struct State<W> {
     reserved: VecDeque<u64>,
     waiting: VecDeque<Group>,
     counts: Counts,
+    recent: Recent,
+    /// Who waits for `moved`.
+    watchers: usize,
 }
 
 /// What has been committed.
@@ -123,8 +141,16 @@ pub(crate) struct Counts {
 
 /// What becomes of a commit at first.
 enum Begun {
-    Done(Result<()>),
+    Done(Result<Verdict>),
     Waits(Arc<Waiter>),
+}
+
+impl<W> State<W> {
+    /// Why a write with this claim is not committed, if so.
+    #[inline]
+    fn refuses(&self, claim: Option<&Claim<'_>>) -> Option<Verdict> {
+        claim.map(|claim| self.recent.judge(claim)).filter(|verdict| *verdict != Verdict::Committed)
+    }
 }
 
 impl<E: CommitEnv> CommitQueue<E> {
@@ -140,29 +166,59 @@ impl<E: CommitEnv> CommitQueue<E> {
             reserved: VecDeque::new(),
             waiting: VecDeque::new(),
             counts: Counts::default(),
+            recent: Recent::default(),
+            watchers: 0,
         });
-        CommitQueue { env, state, idle: Condvar::new(), most_leaders }
+        CommitQueue { env, state, idle: Condvar::new(), moved: Condvar::new(), most_leaders }
     }
 
     /// Commits a write: readers see it when this returns, and it is as durable as it is to be.
     #[inline]
     pub fn commit(&self, write: &Write<'_>, durability: Durability) -> Result<()> {
+        self.commit_if(write, durability, None).map(|_| ())
+    }
+
+    /// Commits a write of an open transaction if its claim holds.
+    pub fn commit_checked(
+        &self,
+        write: &Write<'_>,
+        durability: Durability,
+        claim: &Claim<'_>,
+    ) -> Result<Verdict> {
+        self.commit_if(write, durability, Some(claim))
+    }
+
+    #[inline]
+    fn commit_if(
+        &self,
+        write: &Write<'_>,
+        durability: Durability,
+        claim: Option<&Claim<'_>>,
+    ) -> Result<Verdict> {
         if !self.env.pipelined() {
-            return self.commit_copied(write, durability);
+            return self.commit_copied(write, durability, claim);
         }
-        match self.begin(write, durability) {
+        match self.begin(write, durability, claim) {
             Begun::Done(result) => result,
             Begun::Waits(waiter) => match waiter.wait() {
-                Signal::Done(result) => result,
-                Signal::Lead(group) => self.lead_group(&group, &waiter),
+                Signal::Done(result) => result.map(|()| Verdict::Committed),
+                Signal::Lead(group) => self.lead_group(&group, &waiter, claim),
             },
         }
     }
 
-    fn commit_copied(&self, write: &Write<'_>, durability: Durability) -> Result<()> {
+    fn commit_copied(
+        &self,
+        write: &Write<'_>,
+        durability: Durability,
+        claim: Option<&Claim<'_>>,
+    ) -> Result<Verdict> {
         let end = {
             let s = &mut *lock(&self.state);
             self.env.check_writable()?;
+            if let Some(refused) = s.refuses(claim) {
+                return Ok(refused);
+            }
             self.make_room(s);
             let first = s.next_seq;
             let early = broken(Mutation::PublishBeforeLog);
@@ -176,6 +232,7 @@ impl<E: CommitEnv> CommitQueue<E> {
                 }
             };
             s.counts.groups += u64::from(end.is_some());
+            self.record(s, write, first);
             if !early {
                 self.publish(s, write, first);
             }
@@ -185,14 +242,15 @@ impl<E: CommitEnv> CommitQueue<E> {
             }
             end
         };
-        match end.filter(|_| durability == Durability::Sync && !broken(Mutation::AcknowledgeBeforeSync)) {
-            Some(end) => self.env.sync(end).map_err(|e| self.env.failed(e)),
-            None => Ok(()),
+        let sync = durability == Durability::Sync && !broken(Mutation::AcknowledgeBeforeSync);
+        if let Some(end) = end.filter(|_| sync) {
+            self.env.sync(end).map_err(|e| self.env.failed(e))?;
         }
+        Ok(Verdict::Committed)
     }
 
     /// Leads if there is a free slot, joins a group otherwise.
-    fn begin(&self, write: &Write<'_>, durability: Durability) -> Begun {
+    fn begin(&self, write: &Write<'_>, durability: Durability, claim: Option<&Claim<'_>>) -> Begun {
         let mut guard = lock(&self.state);
         let s = &mut *guard;
         if let Err(e) = self.env.check_writable() {
@@ -200,35 +258,49 @@ impl<E: CommitEnv> CommitQueue<E> {
         }
         if s.leaders == self.most_leaders {
             // A write that need not be logged is logged here: it has to keep its place among the others anyway.
-            return Begun::Waits(group::join(&mut s.waiting, write));
+            return Begun::Waits(group::join(&mut s.waiting, write, claim.is_some()));
         }
         assert!(s.waiting.is_empty(), "a group waits only while every slot is taken");
         if durability == Durability::None && s.reserved.is_empty() {
+            if let Some(refused) = s.refuses(claim) {
+                return Begun::Done(Ok(refused));
+            }
             self.make_room(s);
             let first = s.next_seq;
+            self.record(s, write, first);
             self.publish(s, write, first);
             s.unlogged = s.applied;
-            return Begun::Done(Ok(()));
+            return Begun::Done(Ok(Verdict::Committed));
         }
         s.leaders += 1;
-        Begun::Done(self.lead(guard, write))
+        Begun::Done(self.lead(guard, write, claim))
     }
 
     /// Leads the group of `me`, in the slot of the leader that said so, and tells the others how it fared.
-    fn lead_group(&self, group: &Group, me: &Arc<Waiter>) -> Result<()> {
+    fn lead_group(&self, group: &Group, me: &Arc<Waiter>, claim: Option<&Claim<'_>>) -> Result<Verdict> {
         let parts: &[&[u8]] = &[&group.payload];
         let write = Write { parts, count: group.count, batches: group.batches, single: None };
-        let result = self.lead(lock(&self.state), &write);
+        assert!(claim.is_none() || group.members.len() == 1, "a claim is for a frame of one writer");
+        let result = self.lead(lock(&self.state), &write, claim);
         for m in group.members.iter().filter(|m| !Arc::ptr_eq(m, me)) {
-            m.tell(Signal::Done(result.clone()));
+            m.tell(Signal::Done(result.as_ref().map(|_| ()).map_err(Error::clone)));
         }
         result
     }
 
     /// Writes one frame and publishes it in its turn. The caller holds one of the leaders' slots, which goes to the
     /// next waiting group.
-    fn lead(&self, mut guard: MutexGuard<'_, State<E::Writer>>, write: &Write<'_>) -> Result<()> {
+    fn lead(
+        &self,
+        mut guard: MutexGuard<'_, State<E::Writer>>,
+        write: &Write<'_>,
+        claim: Option<&Claim<'_>>,
+    ) -> Result<Verdict> {
         let s = &mut *guard;
+        if let Some(refused) = s.refuses(claim) {
+            self.hand_on(s);
+            return Ok(refused);
+        }
         let (segment, first) = (self.env.segment(&s.writer), s.next_seq);
         let reserved = self.env.check_writable();
         let reserved = reserved.and_then(|()| self.env.reserve(&mut s.writer, first, write.parts));
@@ -242,6 +314,7 @@ impl<E: CommitEnv> CommitQueue<E> {
         };
         s.next_seq += Seq::from(write.count);
         s.reserved.push_back(segment);
+        self.record(s, write, first);
         drop(guard);
 
         let turn = self.env.write(frame);
@@ -262,7 +335,26 @@ impl<E: CommitEnv> CommitQueue<E> {
         self.hand_on(s);
         drop(guard);
         drop(turn);
-        Ok(())
+        Ok(Verdict::Committed)
+    }
+
+    /// Has transactions see a write that has its numbers.
+    #[inline]
+    fn record(&self, s: &mut State<E::Writer>, write: &Write<'_>, first: Seq) {
+        if s.recent.on() {
+            self.record_keys(&mut s.recent, write, first);
+        }
+    }
+
+    #[cold]
+    fn record_keys(&self, recent: &mut Recent, write: &Write<'_>, first: Seq) {
+        if recent.begin(first, first + Seq::from(write.count), write.bytes()) {
+            let mut seq = first;
+            self.env.each_key(write, |key, hash, end| {
+                recent.record(seq, hash, key, end);
+                seq += 1;
+            });
+        }
     }
 
     /// Applies a write whose frame is in the log, or that has none, and lets readers see it.
@@ -284,6 +376,9 @@ impl<E: CommitEnv> CommitQueue<E> {
     /// Gives a leader's slot to the group that has waited longest, or back. After a failure that group is refused and
     /// hands on in its turn.
     fn hand_on(&self, s: &mut State<E::Writer>) {
+        if s.watchers > 0 {
+            self.moved.notify_all();
+        }
         if let Some(group) = s.waiting.pop_front() {
             return group.lead();
         }
@@ -334,6 +429,30 @@ impl<E: CommitEnv> CommitQueue<E> {
         if s.unlogged <= through {
             s.unlogged = 0;
         }
+    }
+
+    /// A transaction begins: what is written from now on can be checked against. It reads as of a number that is
+    /// published later.
+    pub fn open_transaction(&self) {
+        let s = &mut *lock(&self.state);
+        s.recent.opened(s.next_seq);
+    }
+
+    /// A transaction has ended.
+    pub fn close_transaction(&self) {
+        lock(&self.state).recent.closed();
+    }
+
+    /// Waits until a number that was given out is published; fails if it will not be.
+    pub fn wait_applied(&self, seq: Seq) -> Result<()> {
+        let mut s = lock(&self.state);
+        while s.applied < seq {
+            self.env.check_writable()?;
+            s.watchers += 1;
+            s = wait(&self.moved, s, &self.state);
+            s.watchers -= 1;
+        }
+        Ok(())
     }
 
     /// Waits for the commits that are on their way. For a store that accepts no more.

@@ -11,7 +11,7 @@ use crate::ErrorKind;
 
 /// What has happened, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
+pub(super) enum Event {
     /// A frame is in the log: appended, or durable. Its first number and its operations.
     Logged(Seq, u64),
     Synced(u64),
@@ -20,7 +20,7 @@ enum Event {
 }
 
 /// A log whose frames can be held on their way and made to fail, a memtable and readers.
-struct Fake {
+pub(super) struct Fake {
     pipelined: bool,
     memtable_limit: u64,
     state: Mutex<FakeState>,
@@ -29,11 +29,11 @@ struct Fake {
 }
 
 #[derive(Default)]
-struct FakeState {
+pub(super) struct FakeState {
     events: Vec<Event>,
     /// By what each operation says.
     numbers: BTreeMap<u64, Seq>,
-    visible: Seq,
+    pub visible: Seq,
     /// The numbers in each memtable.
     memtables: Vec<Vec<Seq>>,
     /// Frames that are reserved and not applied: first number and segment.
@@ -41,7 +41,7 @@ struct FakeState {
     /// Frames, by their first operation, that stay on their way; that are refused a place; that the device fails.
     held: BTreeSet<u64>,
     refused: BTreeSet<u64>,
-    failing: BTreeSet<u64>,
+    pub failing: BTreeSet<u64>,
     /// Frames that have come to the device.
     begun: BTreeSet<u64>,
     next_turn: u64,
@@ -49,19 +49,19 @@ struct FakeState {
     stopped: Option<String>,
 }
 
-struct FakeWriter {
+pub(super) struct FakeWriter {
     tickets: u64,
     segment: u64,
     bytes: u64,
 }
 
-struct FakeFrame {
+pub(super) struct FakeFrame {
     ticket: u64,
     first: Seq,
     payload: Vec<u8>,
 }
 
-struct FakeTurn<'a>(&'a Fake, u64);
+pub(super) struct FakeTurn<'a>(&'a Fake, u64);
 
 impl Drop for FakeTurn<'_> {
     fn drop(&mut self) {
@@ -97,7 +97,7 @@ impl Fake {
         }
     }
 
-    fn update<R>(&self, f: impl FnOnce(&mut FakeState) -> R) -> R {
+    pub fn update<R>(&self, f: impl FnOnce(&mut FakeState) -> R) -> R {
         let r = f(&mut self.state.lock().unwrap());
         self.changed.notify_all();
         r
@@ -225,6 +225,13 @@ impl CommitEnv for Fake {
         });
     }
 
+    fn each_key(&self, write: &Write<'_>, mut f: impl FnMut(&[u8], u64, &[u8])) {
+        for id in ids(&write.parts.concat()) {
+            let key = id.to_be_bytes();
+            f(&key, crate::key::hash(&key), &[]);
+        }
+    }
+
     fn publish(&self, newest: Seq) {
         self.update(|s| {
             s.events.push(Event::Published(newest));
@@ -238,35 +245,35 @@ fn no_space() -> Error {
 }
 
 /// Longer than anything takes here.
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// A queue with threads that commit to it.
-struct Bench {
-    queue: Arc<CommitQueue<Fake>>,
+pub(super) struct Bench {
+    pub queue: Arc<CommitQueue<Fake>>,
 }
 
 /// What a commit in a thread of its own will return.
-struct Pending(mpsc::Receiver<Result<()>>);
+pub(super) struct Pending(mpsc::Receiver<Result<()>>);
 
 impl Pending {
-    fn wait(&self) -> Result<()> {
+    pub fn wait(&self) -> Result<()> {
         self.0.recv_timeout(LONG).expect("a commit never returned")
     }
 }
 
 impl Bench {
-    fn new(pipelined: bool, most_leaders: usize, memtable_limit: u64) -> Bench {
+    pub fn new(pipelined: bool, most_leaders: usize, memtable_limit: u64) -> Bench {
         let writer = FakeWriter { tickets: 0, segment: 1, bytes: 0 };
         let env = Fake::new(pipelined, memtable_limit);
         Bench { queue: Arc::new(CommitQueue::new(env, writer, 0, most_leaders)) }
     }
 
-    fn env(&self) -> &Fake {
+    pub fn env(&self) -> &Fake {
         &self.queue.env
     }
 
     /// Commits one operation, padded to so many bytes.
-    fn commit(&self, id: u64, bytes: u64, durability: Durability) -> Result<()> {
+    pub fn commit(&self, id: u64, bytes: u64, durability: Durability) -> Result<()> {
         let op = [&bytes.max(8).to_le_bytes()[..], &id.to_le_bytes(), &vec![0; bytes.max(8) as usize - 8]];
         self.queue
             .commit(&Write { parts: &[&op.concat()], count: 1, batches: 1, single: None }, durability)?;
@@ -282,7 +289,7 @@ impl Bench {
     }
 
     /// A commit that leads: it is on its way to the device when this returns, and stays so.
-    fn lead(&self, id: u64) -> Pending {
+    pub fn lead(&self, id: u64) -> Pending {
         self.env().update(|s| s.held.insert(id));
         let pending = self.spawn(id, 8, Durability::Sync);
         self.env().wait_until("a frame was not begun", |s| s.begun.contains(&id));
@@ -290,7 +297,7 @@ impl Bench {
     }
 
     /// A commit that waits in a group when this returns.
-    fn join(&self, id: u64, bytes: u64) -> Pending {
+    pub fn join(&self, id: u64, bytes: u64) -> Pending {
         let waiting = || lock(&self.queue.state).waiting.iter().map(|g| g.members.len()).sum::<usize>();
         let before = waiting();
         let pending = self.spawn(id, bytes, Durability::Sync);
@@ -312,7 +319,7 @@ impl Bench {
         told
     }
 
-    fn release(&self, id: u64) {
+    pub fn release(&self, id: u64) {
         self.env().update(|s| s.held.remove(&id));
     }
 

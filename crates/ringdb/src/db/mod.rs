@@ -56,6 +56,7 @@ mod stats;
 mod table_map;
 #[cfg(test)]
 mod testing;
+mod transaction;
 mod tree;
 mod verify;
 mod verify_table;
@@ -75,6 +76,7 @@ pub use keyspace::Keyspace;
 pub use reads::{MultiGetStream, Reads};
 pub use seek::Cursor;
 pub use snapshot::Snapshot;
+pub use transaction::{ExtractIf, Transaction, TransactionRange};
 pub use write_async::WriteFuture;
 
 /// An open store. Cheap to clone, shared by all threads. Closed when the last clone, keyspace and snapshot of

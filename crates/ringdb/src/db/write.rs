@@ -105,6 +105,11 @@ impl WriteSide {
         prompt.then(|| self.commits.commit(&write, durability))
     }
 
+    /// Slows a writer when flushes and compactions do not keep up.
+    pub fn admit(&self, write: &Write<'_>) -> Result<()> {
+        self.scheduler.admit(write.bytes())
+    }
+
     /// Makes everything that was committed durable: by a sync of the log, or if there is something that was not
     /// logged, by a flush.
     pub fn sync(&self) -> Result<()> {
@@ -293,6 +298,13 @@ impl CommitEnv for StoreCommitEnv {
         // Encoded by this process a moment ago: every operation decodes.
         for (op, seq) in decode(write.parts[0]).flatten().zip(first..) {
             w.mem.insert(op.key, key::hash(op.key), seq, op.kind, op.value);
+        }
+    }
+
+    fn each_key(&self, write: &Write<'_>, mut f: impl FnMut(&[u8], u64, &[u8])) {
+        match &write.single {
+            Some(s) => f(s.key, s.hash, &[]),
+            None => decode(write.parts[0]).flatten().for_each(|op| f(op.key, key::hash(op.key), &[])),
         }
     }
 

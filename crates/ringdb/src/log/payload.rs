@@ -22,6 +22,15 @@ pub(crate) fn encode(out: &mut Vec<u8>, prefix: &Prefix, kind: Kind, key: &[u8],
     }
 }
 
+/// The same of an internal key.
+pub(crate) fn encode_internal(out: &mut Vec<u8>, kind: Kind, key: &[u8], value: &[u8]) {
+    out.push(kind as u8);
+    put_bytes(out, key);
+    if kind == Kind::Put {
+        put_bytes(out, value);
+    }
+}
+
 /// One operation of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Op<'a> {

@@ -33,3 +33,4 @@ mod proofs;
 mod reads;
 mod recovery;
 mod settings;
+mod transactions;
