@@ -53,16 +53,21 @@ impl Store for Ringdb {
     }
 
     fn scan(&self, from: Option<&Key>, rows: usize) -> Result<usize> {
-        let all = match from {
-            Some(from) => self.0.range(from.to_vec()..),
-            None => self.0.iter(),
+        // By the cursor, as RocksDB by its raw iterator: the iterator copies each pair.
+        let mut all = self.0.cursor();
+        let mut more = match from {
+            Some(from) => all.seek(from)?,
+            None => all.first()?,
         };
         let mut seen = 0;
-        for pair in all.take(rows) {
-            let (key, value) = pair?;
-            look(&key);
-            look(&value);
+        while more
+            && seen < rows
+            && let (Some(key), Some(value)) = (all.key(), all.value())
+        {
+            look(key);
+            look(value);
             seen += 1;
+            more = all.next()?;
         }
         Ok(seen)
     }
