@@ -9,7 +9,7 @@ use crate::bench::args::BenchArgs;
 use crate::coding::CodingArgs;
 use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
-use crate::engine::Engine;
+use crate::engine::{Engine, Settings};
 use crate::fileperf::args::FilePerfArgs;
 use crate::store::{DurabilityArg, RangeArgs, StoreArgs};
 
@@ -60,6 +60,11 @@ pub enum Verb {
     Compact(CompactArgs),
     /// Copy the store, by hard links, into a new directory of the same file system
     Checkpoint(CheckpointArgs),
+    /// Say which format version the store and its files have, and raise it to the newest; --dry-run only says
+    ///
+    /// An upgrade begins a new manifest, and flushes what the log holds; from then on older builds refuse the store.
+    /// Tables of older versions stay as they are and stay readable. Any other verb that writes does the same.
+    Upgrade(UpgradeArgs),
     /// List, create or drop keyspaces
     Keyspaces(KeyspacesArgs),
     /// Measure: db_bench's workloads on any I/O engine
@@ -286,9 +291,12 @@ pub struct PlainArgs {
 #[derive(Args, Debug)]
 pub struct SalvageArgs {
     /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128; or @FILE for what
-    /// `ringdb doctor --write FILE` recommends
-    #[arg(long, value_name = "URI", default_value = "auto")]
-    pub io: Engine,
+    /// `ringdb doctor --write FILE` recommends [default: auto]
+    #[arg(long, value_name = "URI")]
+    pub io: Option<Engine>,
+    /// A settings file (TOML), of which io is used
+    #[arg(long, value_name = "FILE")]
+    pub options: Option<Settings>,
     /// Take whole frames of the log that follow a gap in it too: newer writes are there then, though older ones
     /// between them are missing
     #[arg(long)]
@@ -331,6 +339,19 @@ pub struct CheckpointArgs {
     /// The new directory
     #[arg(value_name = "TARGET")]
     pub target: PathBuf,
+}
+
+/// Arguments of `upgrade`.
+#[derive(Args, Debug)]
+pub struct UpgradeArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Change nothing: only say what an upgrade would do
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the versions as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `keyspaces`.
@@ -388,6 +409,8 @@ mod tests {
                     c.get_name()
                 );
                 assert!(has("direct-reads") || !has("db") || c.get_name() == "doctor", "{}", c.get_name());
+                // Those that open no store have nothing that settings could be for.
+                assert!(has("options") || ["doctor", "fileperf"].contains(&c.get_name()), "{}", c.get_name());
             }
         }
     }

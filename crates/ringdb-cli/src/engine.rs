@@ -1,61 +1,38 @@
-//! The argument `--io`: an engine's URI, or `@FILE` with what `ringdb doctor --write FILE` recommends.
+//! Where settings of stores come from: `--options FILE`, a settings file (TOML); and `--io`, an engine's URI, or
+//! `@FILE` with what `ringdb doctor --write FILE` recommends, which is a settings file that names an engine.
 //!
-//! The file has lines `NAME = VALUE`; what follows a `#` is a remark. `io` must be there. The settings are
-//! for the stores that a verb opens; in `bench` and `demo` their own options win. `fileperf`, which has no
-//! store, says that it uses none.
+//! What an option of the command line says goes before what a file says. `fileperf`, which has no store, and
+//! `salvage` say which settings they do not use.
 
 use std::str::FromStr;
 
 use ringdb::Options;
 
 use crate::error::{Failure, usage};
-use crate::out::parse_bytes;
 
-/// An engine, with the settings that came with it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Engine {
-    /// Its URI.
-    pub uri: String,
-    /// Memory budget of a store.
-    pub cache_bytes: Option<u64>,
-    /// Threads that flush and compact.
-    pub background_threads: Option<usize>,
-    /// Bytes of a data block.
-    pub block_bytes: Option<u32>,
-    /// Whether tables are read past the page cache.
-    pub direct_reads: Option<bool>,
-}
+/// The settings of `--options`.
+#[derive(Clone, Debug)]
+pub struct Settings(pub Options);
 
-impl Engine {
-    /// `options` with the engine and the settings.
-    pub fn apply(&self, options: Options) -> Options {
-        let mut o = options.with_io(self.uri.clone());
-        if let Some(n) = self.cache_bytes {
-            o = o.with_cache_bytes(n);
+impl FromStr for Settings {
+    type Err = String;
+
+    fn from_str(file: &str) -> Result<Settings, String> {
+        match Options::load(file).map_err(|e| e.to_string())? {
+            o if o.io.starts_with('@') => Err(format!("{file}: io takes a URI here")),
+            o => Ok(Settings(o)),
         }
-        if let Some(n) = self.background_threads {
-            o = o.with_background_threads(n);
-        }
-        if let Some(n) = self.block_bytes {
-            o = o.with_block_bytes(n);
-        }
-        if let Some(yes) = self.direct_reads {
-            o = o.with_direct_reads(yes);
-        }
-        o
     }
 }
 
+/// An engine, with the settings that came with it.
+#[derive(Clone, Debug)]
+pub struct Engine(Options);
+
 impl Engine {
-    /// The names of the settings that came with it.
-    pub fn settings(&self) -> Vec<&'static str> {
-        let all = [
-            ("cache_bytes", self.cache_bytes.is_some()),
-            ("background_threads", self.background_threads.is_some()),
-            ("block_bytes", self.block_bytes.is_some()),
-            ("direct_reads", self.direct_reads.is_some()),
-        ];
-        all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect()
+    /// It and the settings that came with it, before those of `below`.
+    pub fn over(&self, below: Options) -> Options {
+        self.0.clone().over(below)
     }
 }
 
@@ -63,127 +40,106 @@ impl FromStr for Engine {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Engine, String> {
-        let Some(file) = s.strip_prefix('@') else {
-            return Ok(Engine { uri: s.into(), ..Engine::default() });
-        };
-        let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
-        parse(&text).map_err(|e| format!("{file}: {e}"))
+        let Some(file) = s.strip_prefix('@') else { return Ok(Engine(Options::default().with_io(s))) };
+        let Settings(o) = file.parse()?;
+        match o.given().contains(&"io") {
+            true => Ok(Engine(o)),
+            false => Err(format!("{file}: it does not say io = \"URI\"")),
+        }
     }
 }
 
-fn parse(text: &str) -> Result<Engine, String> {
-    let mut out = Engine::default();
-    for (i, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or("").trim();
-        if line.is_empty() {
-            continue;
-        }
-        let wrong = |what: String| format!("line {}: {what}", i + 1);
-        let Some((name, value)) = line.split_once('=') else {
-            return Err(wrong(format!("'{line}' is not of the form NAME = VALUE")));
-        };
-        // A URI holds '=' too: only the first one parts.
-        let (name, value) = (name.trim(), value.trim());
-        let number = |v: &str| v.parse().map_err(|_| wrong(format!("'{v}' is not a number")));
-        match name {
-            "io" if value.starts_with('@') => return Err(wrong("io takes a URI here".into())),
-            "io" => out.uri = value.into(),
-            "cache_bytes" => out.cache_bytes = Some(parse_bytes(value).map_err(wrong)?),
-            "background_threads" => out.background_threads = Some(number(value)? as usize),
-            "block_bytes" => out.block_bytes = Some(number(value)?),
-            "direct_reads" => {
-                let yes = value.parse().map_err(|_| wrong(format!("'{value}' is neither true nor false")))?;
-                out.direct_reads = Some(yes);
-            }
-            _ => {
-                let valid = "valid: io, cache_bytes, background_threads, block_bytes, direct_reads";
-                return Err(wrong(format!("unknown setting '{name}'; {valid}")));
-            }
-        }
-    }
-    if out.uri.is_empty() {
-        return Err("there is no line io = URI".into());
-    }
-    Ok(out)
+/// The settings that are given, but for the engine.
+pub fn names(o: &Options) -> Vec<&'static str> {
+    o.given().into_iter().filter(|name| *name != "io").collect()
 }
 
-/// Puts URIs in the place of files, for verbs that take several engines. The settings hold for all stores of
-/// the verb: two files that say different things of one are an error.
-pub fn settle(io: &mut [String]) -> crate::error::Result<Engine> {
-    let mut all = Engine::default();
+/// Puts URIs in the place of files, for verbs that take several engines, and gives the settings of the files over those
+/// of `--options`. They hold for all stores of the verb: two files that say different things of one are an error.
+pub fn settle(
+    io: &mut Vec<String>,
+    options: Option<&Settings>,
+    io_given: bool,
+) -> crate::error::Result<Options> {
+    let below = options.map_or_else(Options::default, |s| s.0.clone());
+    if below.given().contains(&"io") && !io_given {
+        *io = vec![below.io.clone()];
+    }
+    let mut all = Options::default();
     for given in io.iter_mut().filter(|s| s.starts_with('@')) {
-        let e: Engine = given.parse().map_err(|e| Failure::Usage(format!("--io {given}: {e}")))?;
-        let same = merge(&mut all.cache_bytes, e.cache_bytes)
-            && merge(&mut all.background_threads, e.background_threads)
-            && merge(&mut all.block_bytes, e.block_bytes)
-            && merge(&mut all.direct_reads, e.direct_reads);
-        if !same {
+        let Engine(e) = given.parse().map_err(|e| Failure::Usage(format!("--io {given}: {e}")))?;
+        *given = e.io.clone();
+        // Either way around the same: nothing is said twice that differs.
+        let both = |a: &Options, b: &Options| a.clone().over(b.clone()).with_io("");
+        if format!("{:?}", both(&all, &e)) != format!("{:?}", both(&e, &all)) {
             return usage(format!("--io {given}: its settings are others than those of a file before it"));
         }
-        *given = e.uri;
+        all = e.over(all);
     }
-    Ok(all)
-}
-
-/// Whether two settings can both hold.
-fn merge<T: PartialEq + Copy>(all: &mut Option<T>, one: Option<T>) -> bool {
-    let same = all.is_none() || one.is_none() || *all == one;
-    *all = all.or(one);
-    same
+    Ok(all.over(below))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn file(dir: &tempfile::TempDir, name: &str, text: &str) -> String {
+        std::fs::write(dir.path().join(name), text).unwrap();
+        dir.path().join(name).display().to_string()
+    }
+
     #[test]
     fn files_say_the_engine_and_the_settings() {
-        let text = "# by hand\nio = io_uring?depth=64&coop_taskrun=off # why\n\ncache_bytes = 1GiB\nblock_bytes=8192\n\
-                    direct_reads = true\n";
-        let want = Engine {
-            uri: "io_uring?depth=64&coop_taskrun=off".into(),
-            cache_bytes: Some(1 << 30),
-            background_threads: None,
-            block_bytes: Some(8192),
-            direct_reads: Some(true),
-        };
-        assert_eq!(parse(text), Ok(want.clone()));
-        let o = want.apply(Options::default());
-        assert_eq!((o.cache_bytes, o.block_bytes, o.io.as_str()), (1 << 30, 8192, want.uri.as_str()));
-        assert!(o.direct_reads && !"posix".parse::<Engine>().unwrap().apply(Options::default()).direct_reads);
-        assert_eq!("posix?threads=3".parse::<Engine>().unwrap().uri, "posix?threads=3");
+        let dir = tempfile::tempdir().unwrap();
+        let text = "# by hand\nio = 'io_uring?depth=64&coop_taskrun=off' # why\n\ncache_bytes = '1GiB'\n\
+                    block_bytes=8192\ndirect_reads = true\n";
+        let path = file(&dir, "a", text);
+        let engine: Engine = format!("@{path}").parse().unwrap();
+        let o = engine.over(Options::default().with_cache_bytes(1 << 20).with_table_bytes(1 << 20));
+        assert_eq!(o.io, "io_uring?depth=64&coop_taskrun=off");
+        assert_eq!(
+            (o.cache_bytes, o.block_bytes, o.table_bytes, o.direct_reads),
+            (1 << 30, 8192, 1 << 20, true)
+        );
+        let Settings(o) = path.parse().unwrap();
+        assert_eq!(names(&o), ["cache_bytes", "block_bytes", "direct_reads"]);
+        assert_eq!("posix?threads=3".parse::<Engine>().unwrap().0.io, "posix?threads=3");
     }
 
     #[test]
     fn the_settings_of_several_files_must_agree() {
         let dir = tempfile::tempdir().unwrap();
-        let file = |name: &str, text: &str| {
-            std::fs::write(dir.path().join(name), text).unwrap();
-            format!("@{}", dir.path().join(name).display())
-        };
-        let a = file("a", "io = posix?threads=3\ncache_bytes = 8m\n");
-        let b = file("b", "io = libaio\nblock_bytes = 8192\ncache_bytes = 8m\n");
-        let c = file("c", "io = libaio\ncache_bytes = 9m\n");
-        let mut io = [a.clone(), "io_uring".into(), b];
-        let all = settle(&mut io).unwrap();
+        let file = |name: &str, text: &str| format!("@{}", file(&dir, name, text));
+        let a = file("a", "io = 'posix?threads=3'\ncache_bytes = '8m'\n");
+        let b = file("b", "io = 'libaio'\nblock_bytes = 8192\ncache_bytes = '8m'\n");
+        let c = file("c", "io = 'libaio'\ncache_bytes = '9m'\n");
+        let mut io = vec![a.clone(), "io_uring".into(), b];
+        let below = Settings(
+            Options::default().with_cache_bytes(1 << 20).with_table_bytes(1 << 20).with_io("libaio"),
+        );
+        let all = settle(&mut io, Some(&below), true).unwrap();
         assert_eq!(io, ["posix?threads=3", "io_uring", "libaio"]);
-        assert_eq!(all.settings(), ["cache_bytes", "block_bytes"]);
-        assert!(settle(&mut [a, c]).unwrap_err().to_string().contains("others than those"));
-        assert!(settle(&mut ["@/nowhere/at/all".into()]).is_err());
+        assert_eq!((all.cache_bytes, all.block_bytes, all.table_bytes), (8 << 20, 8192, 1 << 20));
+        assert!(settle(&mut vec![a, c], None, true).unwrap_err().to_string().contains("others than those"));
+        assert!(settle(&mut vec!["@/nowhere/at/all".into()], None, true).is_err());
+        let mut default = vec!["auto".into()];
+        settle(&mut default, Some(&below), false).unwrap();
+        assert_eq!(default, ["libaio"]);
     }
 
     #[test]
-    fn mistakes_name_the_line() {
+    fn mistakes_name_file_and_setting() {
+        let dir = tempfile::tempdir().unwrap();
         for (text, part) in [
-            ("", "no line io"),
-            ("io = posix\ndepth = 3", "line 2: unknown setting 'depth'"),
-            ("io posix", "line 1: 'io posix' is not"),
-            ("io = @other", "line 1: io takes a URI"),
-            ("background_threads = many", "'many' is not a number"),
-            ("io = posix\ndirect_reads = 1", "line 2: '1' is neither true nor false"),
+            ("", "does not say io"),
+            ("io = 'posix'\ndepth = 3", "depth"),
+            ("io posix", "line 1"),
+            ("io = '@other'", "io takes a URI"),
+            ("io = 'posix'\nbackground_threads = 'many'", "background_threads"),
         ] {
-            let e = parse(text).unwrap_err();
-            assert!(e.contains(part), "{e}");
+            let path = file(&dir, "x", text);
+            let e = format!("@{path}").parse::<Engine>().unwrap_err();
+            assert!(e.contains(part) && e.contains(&path), "{e}");
         }
         assert!("@/nowhere/at/all".parse::<Engine>().unwrap_err().contains("/nowhere/at/all"));
     }

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ringdb::{
-    Db, Durability, Iter, Keyspace, Options, ReadOptions, Value, VerifyOptions, VerifyReport, WriteBatch,
+    Db, Durability, FormatReport, Iter, Keyspace, Options, ReadOptions, Value, VerifyOptions, VerifyReport,
+    WriteBatch,
 };
 
 use crate::coding::Coding;
-use crate::engine::Engine;
+use crate::engine::{Engine, Settings};
 use crate::error::{Failure, Result, failed};
 use crate::out::parse_bytes;
 
@@ -21,9 +22,13 @@ pub struct StoreArgs {
     #[arg(long, value_name = "DIR")]
     pub db: PathBuf,
     /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128, or sim (a simulated disk,
-    /// gone afterwards); or @FILE for what `ringdb doctor --write FILE` recommends
-    #[arg(long, value_name = "URI", default_value = "auto")]
-    pub io: Engine,
+    /// gone afterwards); or @FILE for what `ringdb doctor --write FILE` recommends [default: auto]
+    #[arg(long, value_name = "URI")]
+    pub io: Option<Engine>,
+    /// Settings of the store from a TOML file: the fields of `Options` by name, as cache_bytes = "64 MiB". Other
+    /// options of the command line go before it; it goes before what the store remembers
+    #[arg(long, value_name = "FILE")]
+    pub options: Option<Settings>,
     /// Memory budget for cache, index, filters and memtables together [default: 256MiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub cache_bytes: Option<u64>,
@@ -57,6 +62,16 @@ pub enum DurabilityArg {
     Sync,
 }
 
+impl From<Durability> for DurabilityArg {
+    fn from(d: Durability) -> DurabilityArg {
+        match d {
+            Durability::None => DurabilityArg::None,
+            Durability::Process => DurabilityArg::Process,
+            Durability::Sync => DurabilityArg::Sync,
+        }
+    }
+}
+
 impl From<DurabilityArg> for Durability {
     fn from(d: DurabilityArg) -> Durability {
         match d {
@@ -68,7 +83,8 @@ impl From<DurabilityArg> for Durability {
 }
 
 fn options(args: &StoreArgs) -> Options {
-    let o = args.io.apply(Options::default());
+    let file = args.options.as_ref().map_or_else(Options::default, |s| s.0.clone());
+    let o = args.io.as_ref().map_or(file.clone(), |io| io.over(file));
     // A flag can only add: a settings file may have said it before.
     let o = if args.direct_reads { o.with_direct_reads(true) } else { o };
     match args.cache_bytes {
@@ -101,16 +117,25 @@ pub fn check_engine(uri: &str) -> Result<()> {
 
 /// Opens for reading only: works beside a running writer, never makes anything.
 pub fn open_for_reading(args: &StoreArgs) -> Result<Db> {
-    check_engine(&args.io.uri)?;
+    let o = options(args).with_create_if_missing(false);
+    check_engine(&o.io)?;
     must_exist(&args.db)?;
-    Ok(Db::open_read_only(&args.db, options(args).with_create_if_missing(false))?)
+    Ok(Db::open_read_only(&args.db, o)?)
+}
+
+/// The versions of the store's format, without opening it.
+pub fn format(args: &StoreArgs) -> Result<FormatReport> {
+    let o = options(args);
+    check_engine(&o.io)?;
+    must_exist(&args.db)?;
+    Ok(Db::format(&args.db, &o)?)
 }
 
 /// Verifies the store: opened if that can be done, else what its directory holds.
 pub fn verify(args: &StoreArgs, verify: &VerifyOptions) -> Result<VerifyReport> {
-    check_engine(&args.io.uri)?;
-    must_exist(&args.db)?;
     let options = options(args).with_create_if_missing(false);
+    check_engine(&options.io)?;
+    must_exist(&args.db)?;
     match Db::open_read_only(&args.db, options.clone()) {
         Ok(db) => Ok(db.verify_with(verify)?),
         Err(ringdb::Error::Corrupt { .. } | ringdb::Error::Io(_)) => {
@@ -122,11 +147,13 @@ pub fn verify(args: &StoreArgs, verify: &VerifyOptions) -> Result<VerifyReport> 
 
 /// Opens for writing, with the lock. `create` makes a missing store.
 pub fn open_for_writing(args: &StoreArgs, create: bool, durability: Option<DurabilityArg>) -> Result<Db> {
-    check_engine(&args.io.uri)?;
+    let o = options(args);
+    let create = create && o.create_if_missing;
+    let mut o = o.with_create_if_missing(create);
+    check_engine(&o.io)?;
     if !create {
         must_exist(&args.db)?;
     }
-    let mut o = options(args).with_create_if_missing(create);
     if let Some(d) = durability {
         o = o.with_durability(d.into());
     }

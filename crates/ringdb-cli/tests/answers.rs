@@ -153,7 +153,7 @@ fn the_manual_names_the_values_of_options() {
         synopsis.split_once("\n.SH").unwrap().0.to_string()
     };
     assert_eq!(page("ringdb-checkpoint.1"), {
-        "ringdb checkpoint --db <DIR> [--io <URI>] [--cache-bytes <BYTES>] [--direct-reads] [--json] [--help] <TARGET>"
+        "ringdb checkpoint --db <DIR> [--io <URI>] [--options <FILE>] [--cache-bytes <BYTES>] [--direct-reads] [--json] [--help] <TARGET>"
     });
     let scan = page("ringdb-scan.1");
     assert!(
@@ -172,7 +172,7 @@ fn the_manual_names_the_values_of_options() {
 fn settings_of_a_file_are_not_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("io.conf");
-    std::fs::write(&file, "io = posix\ncache_bytes = 5MiB\nblock_bytes = 16384\n").unwrap();
+    std::fs::write(&file, "io = 'posix'\ncache_bytes = '5MiB'\nblock_bytes = 16384\n").unwrap();
     let at = format!("@{}", file.display());
     let bench = ["bench", "--num", "1000", "--workloads", "fillseq", "--io", &at];
     let ran = ringdb(bench).ok();

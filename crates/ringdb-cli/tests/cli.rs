@@ -406,7 +406,7 @@ fn direct_reads_are_for_every_verb_and_in_settings_files() {
     let db = dir.path().join("db");
     on(&db, "bench --db DB --workloads fillseq,flush --num 20000 --cache-bytes 4MiB").ok();
     let conf = dir.path().join("io.conf");
-    std::fs::write(&conf, "io = posix\ndirect_reads = true\n").unwrap();
+    std::fs::write(&conf, "io = 'posix'\ndirect_reads = true\n").unwrap();
     let trace = dir.path().join("trace");
     let direct = |line: &str| {
         let line = line.replace("DB", db.to_str().unwrap());

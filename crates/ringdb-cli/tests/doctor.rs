@@ -78,7 +78,9 @@ fn it_reports_recommends_and_leaves_nothing() {
     // What it wrote works on every verb that takes an engine.
     let at = format!("@{}", file.display());
     let said = std::fs::read_to_string(&file).unwrap();
-    assert!(said.contains(&format!("io = {}", advice["io"].as_str().unwrap())), "{said}");
+    assert!(said.contains(&format!("io = {:?}", advice["io"].as_str().unwrap())), "{said}");
+    let text = on(&db, &format!("get --db DB --options {} apple", file.display())).ok();
+    assert_eq!(text.text(), "red\n");
     assert_eq!(on(&db, &format!("get --db DB --io {at} apple")).ok().text(), "red\n");
     let stats = on(&db, &format!("stats --db DB --io {at} --json")).ok().json().to_string();
     let engine = advice["io"].as_str().unwrap().split('?').next().unwrap();

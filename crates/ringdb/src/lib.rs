@@ -105,8 +105,8 @@ mod value;
 
 pub use bounds::KeyRange;
 pub use db::{
-    Cursor, Db, ExtractIf, GetFuture, Iter, Keys, Keyspace, MultiGetFuture, MultiGetStream, RangeStream,
-    Reads, Snapshot, Transaction, TransactionRange, WriteBatch, WriteFuture,
+    Cursor, Db, ExtractIf, FileFormat, FormatReport, GetFuture, Iter, Keys, Keyspace, MultiGetFuture,
+    MultiGetStream, RangeStream, Reads, Snapshot, Transaction, TransactionRange, WriteBatch, WriteFuture,
 };
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};

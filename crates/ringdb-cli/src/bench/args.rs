@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ringdb::Compression;
+use ringdb::{Compression, Options};
 
 use super::dist::Distribution;
 use super::workload::Workload;
+use crate::engine::Settings;
 use crate::out::{parse_bytes, parse_seconds};
 use crate::store::DurabilityArg;
 
@@ -95,12 +96,12 @@ pub struct BenchArgs {
     /// Durability of the store [default: process; for fillsync sync]
     #[arg(long, value_enum)]
     pub durability: Option<DurabilityArg>,
-    /// Compression of all levels
-    #[arg(long, value_enum, default_value = "none")]
-    pub compression: CompressionArg,
-    /// Bloom filter bits per key
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub bloom_bits: u32,
+    /// Compression of all levels [default: none; as the store remembers with --use-existing-db]
+    #[arg(long, value_enum)]
+    pub compression: Option<CompressionArg>,
+    /// Bloom filter bits per key [default: 10; as the store remembers with --use-existing-db]
+    #[arg(long, value_name = "N")]
+    pub bloom_bits: Option<u32>,
     /// Threads that flush and compact, 0 to choose by the machine
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub background_threads: usize,
@@ -131,24 +132,37 @@ pub struct BenchArgs {
     pub distribution: Option<Distribution>,
     #[command(flatten)]
     pub mix: MixArgs,
-    /// Bytes of a data block, which only a file of --io says
+    /// Settings of the stores from a TOML file: the fields of `Options` by name. Other options of the command line go
+    /// before it
+    #[arg(long, value_name = "FILE")]
+    pub options: Option<Settings>,
+    /// What files say
     #[arg(skip)]
-    pub block_bytes: Option<u32>,
+    pub settings: Options,
 }
 
 impl BenchArgs {
-    /// Takes the settings of files that --io names, unless `given`, an option's name, was on the command line.
+    /// Takes the settings of --options and of files that --io names, unless `given`, an option's name, was on the
+    /// command line.
     pub fn settle(&mut self, given: impl Fn(&str) -> bool) -> crate::error::Result<()> {
-        let settings = crate::engine::settle(&mut self.io)?;
-        if let Some(n) = settings.cache_bytes.filter(|_| !given("cache_bytes")) {
-            self.cache_bytes = n;
+        let file = crate::engine::settle(&mut self.io, self.options.as_ref(), given("io"))?;
+        let says = file.given();
+        let from_file = |name: &str, option: &str| says.contains(&name) && !given(option);
+        if from_file("cache_bytes", "cache_bytes") {
+            self.cache_bytes = file.cache_bytes;
         }
-        if let Some(n) = settings.background_threads.filter(|_| !given("background_threads")) {
-            self.background_threads = n;
+        if from_file("background_threads", "background_threads") {
+            self.background_threads = file.background_threads;
         }
-        self.block_bytes = settings.block_bytes;
+        if from_file("memtable_bytes", "memtable_bytes") {
+            self.memtable_bytes = Some(file.memtable_bytes);
+        }
+        if from_file("durability", "durability") {
+            self.durability = Some(file.durability.into());
+        }
         // A flag can only add.
-        self.direct_reads |= settings.direct_reads == Some(true);
+        self.direct_reads |= file.direct_reads;
+        self.settings = file;
         Ok(())
     }
 }

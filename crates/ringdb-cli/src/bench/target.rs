@@ -44,15 +44,16 @@ fn options(args: &BenchArgs, io: &str, durability: Durability) -> Options {
         .with_cache_bytes(args.cache_bytes)
         .with_direct_reads(args.direct_reads)
         .with_durability(durability)
-        .with_compression(args.compression.into())
-        .with_last_level_compression(args.compression.into())
-        .with_filter_bits_per_key(args.bloom_bits)
-        .with_background_threads(args.background_threads);
-    if let Some(n) = args.block_bytes {
-        o = o.with_block_bytes(n);
+        .with_background_threads(args.background_threads)
+        .with_memtable_bytes(args.memtable_bytes.unwrap_or((64 << 20).min(args.cache_bytes / 4)));
+    // What is not said here is as the store remembers it.
+    if let Some(c) = args.compression {
+        o = o.with_compression(c.into()).with_last_level_compression(c.into());
     }
-    o.memtable_bytes = args.memtable_bytes.unwrap_or((64 << 20).min(args.cache_bytes / 4));
-    o
+    if let Some(n) = args.bloom_bits {
+        o = o.with_filter_bits_per_key(n);
+    }
+    o.over(args.settings.clone()).with_create_if_missing(true)
 }
 
 /// The durability asked for, or the default.
@@ -101,6 +102,16 @@ impl Target {
         }
         bar.finish_and_clear();
         Ok(Target { io: io.into(), dir: dir.into(), db, presence, durability })
+    }
+
+    /// How its tables are compressed, for the rows: one word if all levels are alike.
+    pub fn compression(&self) -> String {
+        let o = self.db.options();
+        let name = |c| format!("{c:?}").to_lowercase();
+        match o.compression == o.last_level_compression {
+            true => name(o.compression),
+            false => format!("{}, last level {}", name(o.compression), name(o.last_level_compression)),
+        }
     }
 
     /// The same store with another durability.

@@ -15,6 +15,7 @@ use serde::Serialize;
 use self::index::{Entry, Record};
 use self::measure::Row;
 use crate::cleanup::{self, TempDir};
+use crate::engine::Settings;
 use crate::error::{Result, failed};
 use crate::out::{self, human_bytes, human_count, parse_bytes, parse_seconds};
 use crate::store;
@@ -41,16 +42,21 @@ pub struct DemoArgs {
     /// Print the results as JSON
     #[arg(long)]
     pub json: bool,
-    /// What files of --io say of stores
+    /// Settings of the stores from a TOML file: the fields of `Options` by name. Other options of the command line go
+    /// before it
+    #[arg(long, value_name = "FILE")]
+    pub options: Option<Settings>,
+    /// What files say of stores
     #[arg(skip)]
-    pub settings: crate::engine::Engine,
+    pub settings: Options,
 }
 
 impl DemoArgs {
-    /// Takes the engines and settings of files that --io names.
-    pub fn settle(&mut self) -> Result<()> {
-        self.settings = crate::engine::settle(&mut self.io)?;
-        self.cache_bytes = self.cache_bytes.or(self.settings.cache_bytes);
+    /// Takes the engines and settings of files, unless `given`, an option's name, was on the command line.
+    pub fn settle(&mut self, given: impl Fn(&str) -> bool) -> Result<()> {
+        self.settings = crate::engine::settle(&mut self.io, self.options.as_ref(), given("io"))?;
+        let file = self.settings.given().contains(&"cache_bytes").then_some(self.settings.cache_bytes);
+        self.cache_bytes = self.cache_bytes.or(file);
         Ok(())
     }
 }
@@ -142,9 +148,9 @@ pub fn demo(args: &DemoArgs) -> Result<()> {
 fn load(args: &DemoArgs, dir: &std::path::Path) -> Result<(Vec<Entry>, u64)> {
     let paths = index::paths(&args.root, args.max_files as usize)?;
     // What the engines are compared with, which is memory and reads, is not for the load.
-    let settings = crate::engine::Engine { uri: "auto".into(), cache_bytes: None, ..args.settings.clone() };
-    let options = Options::default().with_memtable_bytes(16 << 20).with_cache_bytes(128 << 20);
-    let db = Db::open(dir, settings.apply(options))?;
+    let options =
+        Options::default().with_io("auto").with_memtable_bytes(16 << 20).with_cache_bytes(128 << 20);
+    let db = Db::open(dir, options.over(args.settings.clone()).with_create_if_missing(true))?;
     let bar = out::count_bar(Some(paths.len() as u64));
     bar.set_message("indexing and loading");
     let mut entries = Vec::with_capacity(paths.len());
@@ -189,7 +195,8 @@ fn measure_all(
                     .with_create_if_missing(false)
                     .with_io(io)
                     .with_direct_reads(true)
-                    .with_cache_bytes(cache_bytes);
+                    .with_cache_bytes(cache_bytes)
+                    .over(args.settings.clone());
                 stores.push((io.clone(), Db::open_read_only(dir, o)?));
             }
             Err(crate::error::Failure::Failed(why)) => unavailable.push(format!("{io}: {why}")),

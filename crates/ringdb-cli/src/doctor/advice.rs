@@ -11,7 +11,7 @@ use crate::out::human_bytes;
 /// A setting of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Its name in the file that `--io @FILE` reads.
+    /// Its name in a settings file.
     pub name: &'static str,
     /// Its value.
     pub value: String,
@@ -327,8 +327,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("io");
         std::fs::write(&path, text).unwrap();
-        let e: crate::engine::Engine = format!("@{}", path.display()).parse().unwrap();
-        assert_eq!((e.uri.as_str(), e.cache_bytes, e.background_threads), ("posix", Some(2 << 30), Some(3)));
-        assert_eq!(e.block_bytes, Some(4096));
+        let e = ringdb::Options::load(path).unwrap();
+        assert_eq!(e.given(), ["io", "cache_bytes", "block_bytes", "background_threads"]);
+        assert_eq!((e.io.as_str(), e.cache_bytes, e.background_threads), ("posix", 2 << 30, 3));
+        assert_eq!(e.block_bytes, 4096);
     }
 }

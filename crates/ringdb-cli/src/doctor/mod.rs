@@ -28,7 +28,7 @@ use crate::out::{human_bytes, human_count, table};
 /// Say what works here, measure it for some seconds, and recommend an engine and settings.
 ///
 /// Each feature is tried by doing it, on a temporary file in the directory; nothing is left behind. The file that
-/// --write makes is for `--io @FILE` of the other verbs.
+/// --write makes, TOML, is for `--options FILE` of the other verbs, and for `Options::load`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("where").required(true))]
 pub struct DoctorArgs {
@@ -134,15 +134,17 @@ fn examine(dir: &Path) -> Result<Report> {
     })
 }
 
-/// The file that `--io @FILE` reads.
+/// The settings file (TOML) that `--options FILE` and `--io @FILE` read.
 fn file_text(dir: &str, advice: &Advice) -> String {
     let mut s = format!("# What `ringdb doctor` recommends for {}\n", dir.escape_debug());
     for r in &advice.reasons {
         s.push_str(&format!("# {}\n", r.replace('\n', " ")));
     }
-    s.push_str(&format!("io = {}\n", advice.io));
+    s.push_str(&format!("io = {:?}\n", advice.io));
     for x in &advice.settings {
-        s.push_str(&format!("# {}\n{} = {}\n", x.reason, x.name, x.value));
+        // Numbers as they are, sizes with a unit as text.
+        let value = x.value.parse::<u64>().map_or_else(|_| format!("{:?}", x.value), |n| n.to_string());
+        s.push_str(&format!("# {}\n{} = {value}\n", x.reason, x.name));
     }
     s
 }

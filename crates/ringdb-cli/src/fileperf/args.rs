@@ -120,7 +120,7 @@ pub struct FilePerfArgs {
 impl FilePerfArgs {
     /// Takes the engines of files that --io names. There is no store that their settings could be for.
     pub fn settle(&mut self) -> Result<()> {
-        let unused = crate::engine::settle(&mut self.io)?.settings();
+        let unused = crate::engine::names(&crate::engine::settle(&mut self.io, None, true)?);
         if !unused.is_empty() {
             crate::error::warn(&format!("not used here, where there is no store: {}", unused.join(", ")));
         }

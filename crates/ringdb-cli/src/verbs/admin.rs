@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use ringdb::Stats;
+use ringdb::{Compression, KeyspaceSettings, Stats};
 use serde_json::json;
 
-use crate::args::{CheckpointArgs, CompactArgs, KeyspacesArgs, PlainArgs};
+use crate::args::{CheckpointArgs, CompactArgs, KeyspacesArgs, PlainArgs, UpgradeArgs};
 use crate::error::{Result, failed, usage};
 use crate::out::{self, human_bytes, human_count};
 use crate::store::{self, Space};
@@ -32,6 +32,9 @@ fn describe(s: &Stats) -> String {
         format!("{}, {} waiting to be flushed", human_bytes(s.memtable_bytes), s.immutable_memtables),
     );
     line("log", human_bytes(s.log_bytes));
+    for (i, k) in s.settings.iter().enumerate() {
+        line(if i == 0 { "settings" } else { "" }, describe_settings(k));
+    }
     line("last sequence", human_count(s.last_sequence));
     line("index, filters", format!("{}, {}", human_bytes(s.index_bytes), human_bytes(s.filter_bytes)));
     line(
@@ -85,6 +88,20 @@ fn describe(s: &Stats) -> String {
     text + &out::table(&["level", "tables", "size", "entries", "target"], &rows, 1)
 }
 
+/// The settings in force for a keyspace's tables.
+fn describe_settings(k: &KeyspaceSettings) -> String {
+    let o = &k.options;
+    let name = |c: Option<Compression>| c.map_or(String::new(), |c| format!("{c:?}").to_lowercase());
+    format!(
+        "{}: compression {}, last level {}; blocks of {}; {} filter bits a key",
+        k.keyspace.escape_debug(),
+        name(o.compression),
+        name(o.last_level_compression),
+        human_bytes(o.block_bytes.unwrap_or_default().into()),
+        o.filter_bits_per_key.unwrap_or_default()
+    )
+}
+
 /// Merges tables down to the last level.
 pub fn compact(args: &CompactArgs) -> Result<()> {
     let Some(bounds) = store::bounds(&args.range, args.coding.coding())? else {
@@ -128,6 +145,33 @@ pub fn checkpoint(args: &CheckpointArgs) -> Result<()> {
     } else {
         out::text(&format!("a copy of {} is in {}\n", args.store.db.display(), args.target.display()))
     }
+}
+
+/// Says which versions of the format there are, and raises that of the store.
+pub fn upgrade(args: &UpgradeArgs) -> Result<()> {
+    let found = store::format(&args.store)?;
+    let raise = found.is_old() && !args.dry_run;
+    if raise {
+        store::open_for_writing(&args.store, false, None)?.close()?;
+    }
+    let now = if raise { store::format(&args.store)? } else { found.clone() };
+    if args.json {
+        return out::json(&json!({
+            "version": found.version, "newest": found.newest, "upgrade_needed": found.is_old(),
+            "upgraded": raise, "version_now": now.version, "files": now.files,
+        }));
+    }
+    let mut text = format!("format version {}; this build writes {}\n", found.version, found.newest);
+    for f in &now.files {
+        let version = f.version.map_or("not known".into(), |v| v.to_string());
+        let _ = writeln!(text, "  {:<20} {version}", f.file);
+    }
+    text.push_str(match (found.is_old(), raise) {
+        (false, _) => "nothing to do\n",
+        (true, false) => "an upgrade would begin a new manifest; tables stay as they are; older builds refuse the store then\n",
+        (true, true) => "upgraded: the manifest is new, tables stay as they are\n",
+    });
+    out::text(&text)
 }
 
 /// Lists, creates or drops keyspaces.

@@ -26,6 +26,7 @@ pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
         Verb::Salvage(a) => repair::salvage(&a).map_err(no_new_store),
         Verb::Compact(a) => admin::compact(&a),
         Verb::Checkpoint(a) => admin::checkpoint(&a),
+        Verb::Upgrade(a) => admin::upgrade(&a),
         Verb::Keyspaces(a) => admin::keyspaces(&a),
         Verb::Bench(mut a) => {
             a.settle(|option| given.contains(&option))?;
@@ -37,7 +38,7 @@ pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
         }
         Verb::Doctor(a) => crate::doctor::doctor(&a),
         Verb::Demo(mut a) => {
-            a.settle()?;
+            a.settle(|option| given.contains(&option))?;
             crate::demo::demo(&a)
         }
         Verb::Completions(a) => docs::completions(&a),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use indicatif::ProgressBar;
-use ringdb::{Progress, SalvageOptions, SalvageReport, VerifyOptions, VerifyProblem, VerifyReport};
+use ringdb::{Options, Progress, SalvageOptions, SalvageReport, VerifyOptions, VerifyProblem, VerifyReport};
 
 use crate::args::{PlainArgs, SalvageArgs};
 use crate::error::{Failure, Result, failed, usage};
@@ -93,13 +93,22 @@ fn describe_problem(p: &VerifyProblem) -> String {
 
 /// Recovers what can be read into a new store. Losses make exit code 3.
 pub fn salvage(args: &SalvageArgs) -> Result<()> {
-    store::check_engine(&args.io.uri)?;
+    let file = args.options.as_ref().map_or_else(Options::default, |s| s.0.clone());
+    let o = args.io.as_ref().map_or(file.clone(), |io| io.over(file));
+    let unused = crate::engine::names(&o);
+    if !unused.is_empty() {
+        crate::error::warn(&format!(
+            "not used here, where tables are written as they were: {}",
+            unused.join(", ")
+        ));
+    }
+    store::check_engine(&o.io)?;
     check_places(&args.src, &args.dst)?;
     let start = Instant::now();
     let bar = out::bytes_bar(Some(0));
     bar.set_message("salvaging");
     let options = SalvageOptions::default()
-        .with_io(&args.io.uri)
+        .with_io(&o.io)
         .with_frames_after_gaps(args.frames_after_gaps)
         .with_progress(progress(&bar));
     let report = ringdb::salvage(&args.src, &args.dst, &options);

@@ -25,6 +25,7 @@ mod compact;
 mod core;
 mod directory;
 mod estimate;
+mod format;
 mod get;
 mod get_async;
 mod handle;
@@ -70,6 +71,7 @@ pub(crate) use self::core::Core;
 use self::handle::Handle;
 pub use batch::WriteBatch;
 pub(crate) use directory::{make_dir, real_path, sync_name};
+pub use format::{FileFormat, FormatReport};
 pub use get_async::{GetFuture, MultiGetFuture};
 pub use iter::{Iter, Keys, RangeStream};
 pub use keyspace::Keyspace;
@@ -123,6 +125,29 @@ impl Db {
     ) -> Result<Db> {
         options.validate()?;
         Core::open(path.as_ref(), options, io, env).and_then(Db::start)
+    }
+
+    /// Which versions of the format the store in the directory `path`, and each of its files, has. Reads headers only
+    /// and writes nothing; works beside a running writer. Of `options` only the engine is used.
+    ///
+    /// ```
+    /// use ringdb::{Db, Options};
+    ///
+    /// # fn main() -> ringdb::Result<()> {
+    /// # let tmp = tempfile::tempdir().expect("a temporary directory");
+    /// # let dir = tmp.path().join("store");
+    /// Db::open(&dir, Options::default())?.close()?;
+    /// let format = Db::format(&dir, &Options::default())?;
+    /// assert!(!format.is_old() && format.version == format.newest);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::NewerFormat`] if this build cannot read the store; [`crate::Error::NoStore`] if there is none;
+    /// [`crate::Error::Corrupt`] if its manifest is damaged.
+    pub fn format(path: impl AsRef<Path>, options: &Options) -> Result<FormatReport> {
+        format::report(&engine(&options.io)?, path.as_ref())
     }
 
     /// Opens for reading only: beside a running writer, as of now; what the writer does later is not seen.

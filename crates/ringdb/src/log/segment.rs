@@ -260,6 +260,21 @@ pub(crate) fn number_in_header(io: &Io, path: &Path) -> Option<u64> {
     }
 }
 
+/// The format version that the header of the segment file at `path` names, if it can be read.
+pub(crate) fn version_in_header(io: &Io, path: &Path) -> Result<Option<FormatVersion>> {
+    let mut bytes = [0; SEGMENT_HEADER_BYTES];
+    let file = match io.open(path, &OpenHow::read()) {
+        Err(e) if e.kind() == engineswap::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let got = file.read_at(&mut bytes, 0, crate::purpose::RECOVERY)?;
+    match decode_header(&bytes[..got]) {
+        HeaderState::Of(h) => Ok(Some(h.version)),
+        HeaderState::Newer(found) => Err(Error::newer_format(path, found)),
+        HeaderState::Unreadable => Ok(None),
+    }
+}
+
 /// Reads a header from the front of `bytes`.
 pub(super) fn decode_header(bytes: &[u8]) -> HeaderState {
     let Some(h) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return HeaderState::Unreadable };

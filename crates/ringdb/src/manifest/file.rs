@@ -54,6 +54,8 @@ pub(crate) struct Loaded {
     pub state: ManifestState,
     /// Number of the manifest file.
     pub number: u64,
+    /// The format version that it names.
+    pub version: FormatVersion,
     /// Where its last record was torn (never acknowledged), if it was.
     pub torn_at: Option<u64>,
 }
@@ -408,7 +410,7 @@ fn read_manifest(file: &File, number: u64) -> Result<Loaded> {
     let len = file.len()?;
     let mut state = ManifestState::default();
     let torn_at = read_edits(file, number, (start, durable, len), &mut state)?;
-    Ok(Loaded { state, number, torn_at })
+    Ok(Loaded { state, number, version, torn_at })
 }
 
 /// Applies the edits of a manifest to `state`, from `start` up to its end or the first that is damaged; where the last

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use engineswap::{File, Purpose};
+
 use super::block::{BLOCK_UNIT, BlockView, checksum_seed};
 use super::compress::{Encoding, decompress};
 use super::index::BlockPos;
@@ -129,6 +131,17 @@ impl Footer {
 
 /// Flag beside the compression.
 const TRIMMED: u64 = 4;
+
+/// The version that the footer of a table's file names.
+pub(crate) fn version_in_footer(file: &File, file_id: u64, purpose: Purpose) -> Result<FormatVersion> {
+    let len = file.len()?;
+    let Some(at) = len.checked_sub(FOOTER_BYTES as u64) else {
+        return Err(Error::corrupt(file.path(), Some(0), "it is shorter than a footer"));
+    };
+    let mut bytes = [0; FOOTER_BYTES];
+    file.read_exact_at(&mut bytes, at, purpose)?;
+    Ok(Footer::decode(&bytes, file.path(), len, file_id)?.version)
+}
 
 /// What a table says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -36,6 +36,7 @@ mod trimmed_tests;
 pub(crate) mod walk;
 pub(crate) mod writer;
 
+pub(crate) use format::version_in_footer;
 pub(crate) use meta::TableMeta;
 pub(crate) use parts::TableParts;
 pub(crate) use reader::Table;

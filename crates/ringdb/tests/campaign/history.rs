@@ -20,6 +20,8 @@ pub enum Step {
     Checkpoint,
     CreateKeyspace(usize),
     DropKeyspace(usize),
+    /// Gives a keyspace other settings.
+    Alter(usize),
     /// The store is dropped or closed, and opened again.
     Reopen {
         close: bool,
@@ -201,10 +203,11 @@ impl Shape {
                     let ks = rng.below(KEYSPACES as u64) as usize;
                     // Live ones are dropped more seldom than dead ones are made.
                     if live[ks] && rng.chance(2) {
-                        continue;
+                        Step::Alter(ks)
+                    } else {
+                        live[ks] = !live[ks];
+                        if live[ks] { Step::CreateKeyspace(ks) } else { Step::DropKeyspace(ks) }
                     }
-                    live[ks] = !live[ks];
-                    if live[ks] { Step::CreateKeyspace(ks) } else { Step::DropKeyspace(ks) }
                 }
                 Some(4) => Step::Reopen { close: rng.chance(3) },
                 Some(_) => Step::Sync,

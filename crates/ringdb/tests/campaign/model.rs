@@ -174,7 +174,7 @@ impl Facts {
                     | Step::Reopen { close: true } => self.flushed(script),
                     // Recovery makes durable whatever it finds.
                     Step::Reopen { close: false } => self.durable = self.acknowledged,
-                    Step::CreateKeyspace(_) | Step::DropKeyspace(_) => {}
+                    Step::CreateKeyspace(_) | Step::DropKeyspace(_) | Step::Alter(_) => {}
                 }
                 if let Some(u) = unlogged {
                     self.lost_unlogged(script, *u);

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringdb::{Db, Durability, Error, Keyspace, Options, WriteBatch, WriteOptions};
+use ringdb::{
+    Compression, Db, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch, WriteOptions,
+};
 
 use crate::env::SimEnv;
 use crate::executor::block_on;
@@ -26,6 +28,21 @@ pub fn options(shape: &Shape, durability: Durability) -> Options {
         .with_manifest_bytes(shape.manifest_bytes)
         .with_direct_reads(durability == Durability::Sync)
         .with_durability(durability)
+}
+
+/// The settings of a keyspace that is made or altered by step `i`: of all kinds, and often as those of others.
+fn own(i: usize) -> KeyspaceOptions {
+    let own = KeyspaceOptions::default();
+    let own = match i % 3 {
+        0 => own,
+        1 => own.with_compression(Compression::Lz4),
+        _ => own.with_compression(Compression::None).with_last_level_compression(Compression::Zstd),
+    };
+    match i / 3 % 4 {
+        0 => own.with_block_bytes(16 << 10),
+        1 => own.with_block_bytes(4096).with_filter_bits_per_key(0),
+        _ => own,
+    }
 }
 
 /// A store at work.
@@ -118,9 +135,13 @@ impl<'a> Run<'a> {
                 self.write(i, self.batch(i), options)
             }
             Step::CreateKeyspace(k) => {
-                self.keyspaces[*k] = Some(self.db().keyspace(&keyspace_name(*k))?);
+                self.keyspaces[*k] = Some(self.db().keyspace_with(&keyspace_name(*k), &own(i))?);
                 Ok(())
             }
+            Step::Alter(k) => match &self.keyspaces[*k] {
+                Some(keyspace) => keyspace.alter(&own(i)),
+                None => Ok(()),
+            },
             Step::DropKeyspace(k) => {
                 self.db().drop_keyspace(&keyspace_name(*k))?;
                 self.keyspaces[*k] = None;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use ringdb::{Compression, Durability, Options};
+use ringdb::{Compression, Durability, KeyspaceOptions, Options};
 
 use crate::calls::Calls;
 use crate::support::Rng;
@@ -28,6 +28,8 @@ pub struct Settings {
     pub reopen_every: usize,
     pub flush_every: usize,
     pub compact_every: usize,
+    /// Keyspaces have settings of their own, and get others every so many operations; 0: never.
+    pub alter_every: usize,
 }
 
 impl Settings {
@@ -49,6 +51,7 @@ impl Settings {
             reopen_every: 0,
             flush_every: 0,
             compact_every: 0,
+            alter_every: 0,
         }
     }
 
@@ -71,6 +74,7 @@ impl Settings {
             reopen_every: *rng.pick(&[0, 0, 97, 301]),
             flush_every: *rng.pick(&[0, 0, 0, 23, 101]),
             compact_every: *rng.pick(&[0, 0, 0, 211]),
+            alter_every: *rng.pick(&[0, 0, 31, 151]),
         }
     }
 
@@ -89,13 +93,23 @@ impl Settings {
     }
 }
 
+/// The settings that a keyspace gets as the `n`-th change of settings.
+pub fn own(n: usize) -> KeyspaceOptions {
+    let all = [Compression::None, Compression::Lz4, Compression::Zstd];
+    KeyspaceOptions::default()
+        .with_compression(all[n % 3])
+        .with_last_level_compression(all[n / 2 % 3])
+        .with_block_bytes([4096, 16384, 4096, 65536][n % 4])
+        .with_filter_bits_per_key([10, 0, 3][n % 3])
+}
+
 impl Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lower = |v: &dyn fmt::Debug| format!("{v:?}").to_lowercase();
         write!(
             f,
             "io={} memtable={} cache={} fill_cache={} direct_reads={} block={} compression={} last_level={} filter_bits={} threads={} \
-             durability={} calls={} reopen_every={} flush_every={} compact_every={}",
+             durability={} calls={} reopen_every={} flush_every={} compact_every={} alter_every={}",
             self.io,
             self.memtable,
             self.cache,
@@ -110,7 +124,8 @@ impl Display for Settings {
             lower(&self.calls),
             self.reopen_every,
             self.flush_every,
-            self.compact_every
+            self.compact_every,
+            self.alter_every
         )
     }
 }
@@ -153,6 +168,7 @@ pub fn parse(text: &str) -> Result<Settings, String> {
             "reopen_every" => s.reopen_every = number()? as usize,
             "flush_every" => s.flush_every = number()? as usize,
             "compact_every" => s.compact_every = number()? as usize,
+            "alter_every" => s.alter_every = number()? as usize,
             _ => return Err(wrong()),
         }
     }

@@ -10,7 +10,7 @@ use ringdb::{
 
 use crate::calls::{Calls, Pending, Reader, on};
 use crate::op::{Item, KEYSPACES, Op, SLOTS, View};
-use crate::settings::Settings;
+use crate::settings::{Settings, own};
 use crate::subject::{DONE, NOTHING, Subject, show, show_pairs, take};
 
 pub struct Store {
@@ -114,11 +114,27 @@ impl Store {
         if due(self.settings.compact_every) {
             self.db().compact_range(..).expect("compact");
         }
+        if due(self.settings.alter_every) {
+            let n = self.done / self.settings.alter_every;
+            if let Some(k) = &self.keyspaces[n % KEYSPACES.len()] {
+                k.alter(&own(n)).expect("alter");
+                let now = k.options();
+                assert_eq!(now, own(n), "settings were not taken");
+            }
+        }
         let held = self.snapshots.iter().any(Option::is_some) || self.iters.iter().any(Option::is_some);
         if due(self.settings.reopen_every) && !held {
             self.pending.settle();
             self.reopen(self.done.is_multiple_of(2));
         }
+    }
+
+    fn make(&self, k: usize) -> Keyspace {
+        let made = match self.settings.alter_every {
+            0 => self.db().keyspace(KEYSPACES[k]),
+            _ => self.db().keyspace_with(KEYSPACES[k], &own(k)),
+        };
+        made.expect("keyspace")
     }
 
     fn reader(&self, view: View) -> Option<Reader<'_>> {
@@ -257,7 +273,7 @@ impl Subject for Store {
                 DONE.into()
             }
             Op::Create(k) => {
-                let keyspace = self.db().keyspace(KEYSPACES[*k]).expect("keyspace");
+                let keyspace = self.make(*k);
                 assert_eq!(keyspace.name(), KEYSPACES[*k]);
                 self.keyspaces[*k] = Some(keyspace);
                 DONE.into()
