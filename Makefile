@@ -157,6 +157,7 @@ bench-peers: ## ringdb beside RocksDB 11, fjall and LMDB, interleaved (BENCH_PEE
 benches: ## The nanoseconds that docs/decisions quotes (BENCHES chooses by a part of a name)
 	$(CARGO) bench --locked -p latchfree --bench epoch -- $(BENCHES)
 	$(CARGO) bench --locked -p ringdb --bench decisions -- $(BENCHES)
+	$(CARGO) bench --locked -p ringdb-c --bench get
 
 .PHONY: kill-rounds
 kill-rounds: ## Kill a writing process 500 times on each engine and check what survives

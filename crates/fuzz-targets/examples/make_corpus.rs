@@ -167,6 +167,30 @@ fn logs(out: &Corpus) {
     }
 }
 
+/// The store's C interface: writes, reads, scans, batches, keyspaces, requests, by callback and by descriptor.
+fn capi_store(out: &Corpus) {
+    for (i, calls) in [
+        &[0, 0, 3, 9, 2, 0, 0, 100, 3, 2, 0, 3, 0, 100, 40, 0, 5, 0, 1, 3, 0, 4, 0, 9, 100, 0, 2][..],
+        &[
+            8, 0, 80, 6, 1, 4, 7, 1, 0, 0, 1, 7, 0, 1, 100, 2, 8, 0, 3, 9, 1, 4, 0, 100, 3, 10, 0, 64, 5,
+            100, 0, 10, 0, 1,
+        ],
+        &[
+            6, 0, 1, 4, 3, 1, 0, 0, 3, 11, 0, 64, 100, 11, 0, 2, 100, 11, 0, 1, 100, 11, 0, 6, 100, 13, 0, 2,
+            13, 0, 50,
+        ],
+        &[
+            0, 0, 35, 9, 2, 255, 0, 3, 3, 0, 35, 254, 100, 12, 1, 9, 9, 4, 0, 3, 35, 0, 1, 1, 12, 4, 200, 4,
+            2, 0, 2, 100,
+        ],
+    ]
+    .iter()
+    .enumerate()
+    {
+        out.put("capi_store", &i.to_string(), &calls.repeat(3));
+    }
+}
+
 fn main() {
     let out = Corpus(std::env::args().nth(1).expect("the directory of the corpora").into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -209,6 +233,7 @@ fn main() {
         }
     }
     out.put("uri", "sim", b"sim?seed=9&plan=on+fsync+fail+EIO&capacity=3m&align=4096&map=off");
+    capi_store(&out);
     // Files opened, written, read, in batches and by a queue, on each engine.
     for engine in 0..3u8 {
         let mut calls = vec![engine];

@@ -5,6 +5,7 @@
 //! inputs that once failed through the same functions on the stable toolchain.
 
 mod capi;
+mod capi_store;
 mod memory;
 mod sequence;
 mod store;
@@ -16,6 +17,7 @@ use engineswap::Io;
 use ringdb::fuzzing;
 
 pub use capi::capi;
+pub use capi_store::capi_store;
 pub use memory::Memory;
 pub use sequence::sequence;
 pub use store::store;
@@ -25,10 +27,11 @@ pub use uri::uri;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("batch", fuzzing::batch),
     ("block", fuzzing::block),
     ("capi", capi),
+    ("capi_store", capi_store),
     ("filter", fuzzing::filter),
     ("log", log),
     ("manifest", manifest),

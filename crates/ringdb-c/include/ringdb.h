@@ -36,8 +36,10 @@
  * so (RINGDB_INVALID_ARGUMENT), callbacks of requests are not called there, and to release them touches nothing of
  * the parent's. It must not cancel requests.
  *
- * LINKING. pkg-config (ringdb) names the shared library. A program that links both static libraries, this one and
- * engineswap's, needs -Wl,--allow-multiple-definition; better is to take one of them shared.
+ * LINKING. pkg-config (ringdb) names the shared library. The static one may be part of a shared library that is
+ * loaded into any program, others with Rust in them too, if it is linked with -Wl,--exclude-libs,ALL: then none of
+ * its names is seen from outside, or taken from there. Both interfaces, this and engineswap.h, may be linked into one
+ * program.
  *
  * PATHS are NUL-terminated bytes, NAMES NUL-terminated UTF-8. STRINGS that the library returns are UTF-8 and static.
  */

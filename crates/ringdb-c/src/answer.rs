@@ -7,9 +7,12 @@ use crate::value::ringdb_value;
 /// An answer.
 #[repr(C)]
 pub struct ringdb_answer {
-    pub(crate) tag: u64,
-    pub(crate) value: *mut ringdb_value,
-    pub(crate) code: i32,
+    /// The request's.
+    pub tag: u64,
+    /// Of a read that found one.
+    pub value: *mut ringdb_value,
+    /// How it ended.
+    pub code: i32,
     pub(crate) reserved: u32,
 }
 

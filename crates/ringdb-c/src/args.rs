@@ -13,8 +13,10 @@ use crate::result::Fail;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ringdb_slice {
-    pub(crate) data: *const c_void,
-    pub(crate) len: usize,
+    /// Where they are.
+    pub data: *const c_void,
+    /// How many.
+    pub len: usize,
 }
 
 impl ringdb_slice {

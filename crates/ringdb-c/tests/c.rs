@@ -6,9 +6,12 @@
 #[path = "../../c-abi/tests/support/mod.rs"]
 mod support;
 
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-use support::{Library, file, have, place, run, sanitizer};
+use support::{Library, exports, file, have, place, root, run, sanitizer};
 
 static LIBRARY: Library = Library::new("ringdb", ringdb_c::RINGDB_ABI_VERSION);
 
@@ -40,6 +43,124 @@ fn the_contract_from_c() {
 #[test]
 fn asynchronous_calls_from_c() {
     runs_on_each_engine("cc", "-std=gnu11", "async.c");
+}
+
+#[test]
+fn the_wrapper_from_cpp() {
+    runs_on_each_engine("c++", "-std=c++17", "wrapper.cc");
+}
+
+/// The blocks of this language in the README.
+fn readme(language: &str) -> String {
+    let text = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, block) = text.split_once(&format!("```{language}\n")).unwrap();
+    block.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_programs_of_the_readme_run_with_either_library() {
+    if !have("cc") || !have("c++") {
+        return;
+    }
+    let dir = place();
+    let source = |name: &str, language| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, readme(language)).unwrap();
+        path
+    };
+    let (c, cpp) = (source("fruit.c", "c"), source("fruit.cc", "cpp"));
+    let exe = |name: &str| dir.path().join(name);
+    LIBRARY.compile("cc", "-std=c99", &c, &exe("c"), &[]);
+    LIBRARY.compile("c++", "-std=c++17", &cpp, &exe("cpp"), &[]);
+    let mut fixed = Command::new("cc");
+    fixed.arg(&c).arg("-o").arg(exe("fixed")).arg(format!("-I{}/include", LIBRARY.prefix().display()));
+    run(fixed.args(LIBRARY.fixed()));
+    let ran = |name: &str| run(Command::new(exe(name)).current_dir(dir.path()).env_remove("ENGINESWAP"));
+    assert_eq!(ran("c"), "red\napple\n");
+    assert_eq!(ran("fixed"), "red\napple\n");
+    assert_eq!(ran("cpp"), "apple = red\npear = green\n");
+}
+
+/// A shared library with the static one inside shows nothing of it.
+#[test]
+fn the_static_library_hides_inside_a_shared_one() {
+    if !have("cc") || !have("nm") {
+        return;
+    }
+    let dir = place();
+    let (source, library) = (dir.path().join("inside.c"), dir.path().join("libinside.so"));
+    std::fs::write(&source, "#include <ringdb.h>\nconst char *inside(void) { return ringdb_version(); }\n")
+        .unwrap();
+    let mut c = Command::new("cc");
+    c.args(["-fPIC", "-shared", "-Wl,-z,defs"]).arg(format!("-I{}/include", LIBRARY.prefix().display()));
+    run(c.arg(&source).arg("-o").arg(&library).arg("-Wl,--exclude-libs,ALL").args(LIBRARY.fixed()));
+    assert_eq!(exports(&library).into_iter().collect::<Vec<_>>(), ["inside"]);
+}
+
+/// The server of the examples, ended when this is dropped.
+struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(exe: &Path, store: PathBuf) -> Server {
+        let mut c = Command::new(exe);
+        let mut process = c.arg(store).stdout(Stdio::piped()).env_remove("ENGINESWAP").spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().rsplit_once(':').unwrap().1.parse().unwrap();
+        Server { process, port }
+    }
+
+    /// Sends lines, all at once, and takes all answers.
+    fn ask(&self, lines: &str) -> String {
+        let mut peer = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        peer.write_all(lines.as_bytes()).unwrap();
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut out = String::new();
+        peer.read_to_string(&mut out).unwrap();
+        out
+    }
+
+    fn stop(mut self) {
+        run(Command::new("kill").arg(self.process.id().to_string()));
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+    }
+}
+
+#[test]
+fn the_server_of_the_examples_serves() {
+    if !have("cc") {
+        return;
+    }
+    let dir = place();
+    let exe = dir.path().join("server");
+    let sanitizer = sanitizer("cc", dir.path());
+    LIBRARY.compile("cc", "-std=gnu99", &file("examples/server.c"), &exe, &sanitizer);
+    let server = Server::start(&exe, dir.path().join("store"));
+    let lines = "SET apple red and green\nGET apple\nGET plum\nDEL apple\nGET apple\nBUY apple\n";
+    assert_eq!(server.ask(lines), "+\n+red and green\n-\n+\n-\n!GET key, SET key value or DEL key\n");
+    std::thread::scope(|s| {
+        for t in 0..8 {
+            let server = &server;
+            s.spawn(move || {
+                let lines: String = (0..100).map(|i| format!("SET {t}-{i} {i}\nGET {t}-{i}\n")).collect();
+                let wanted: String = (0..100).map(|i| format!("+\n+{i}\n")).collect();
+                assert_eq!(server.ask(&lines), wanted);
+            });
+        }
+    });
+    server.stop();
+    let server = Server::start(&exe, dir.path().join("store"));
+    assert_eq!(server.ask("GET 7-99\n"), "+99\n");
+    server.stop();
 }
 
 #[test]
