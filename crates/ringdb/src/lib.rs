@@ -92,6 +92,7 @@ mod mutation;
 mod open_stores;
 mod options;
 mod purpose;
+mod ranges;
 mod salvage;
 mod settings;
 #[cfg(all(not(shuttle), feature = "sim"))]

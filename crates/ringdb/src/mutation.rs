@@ -70,6 +70,10 @@ mutations! {
     ResolveBeforeSync "resolve-before-sync",
     /// A transaction is committed whatever has been written since it began.
     SkipValidation "skip-validation",
+    /// A flush leaves out the range tombstones of its memtables.
+    ForgetRangesAtFlush "forget-ranges-at-flush",
+    /// Compactions give versions the sequence number 0 under an older range tombstone that is still in force.
+    ZeroUnderRange "zero-under-range",
 }
 
 #[cfg(feature = "mutations")]

@@ -25,6 +25,8 @@ pub struct Stats {
     pub table_entries: u64,
     /// Bytes of tables.
     pub table_bytes: u64,
+    /// Deleted ranges ([`crate::Db::delete_range`]) of which tables may hold keys. Those in memtables are not counted.
+    pub range_tombstones: u64,
     /// Bytes of the active and immutable memtables.
     pub memtable_bytes: u64,
     /// Immutable memtables waiting to be flushed.

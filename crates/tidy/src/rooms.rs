@@ -46,6 +46,7 @@ pub const ORDERS: &[Order] = &[
             "stop",
             "store_dir options key",
             "cursor cache files",
+            "ranges",
             "memtable merge table",
             "log settings",
             "manifest compaction commit",

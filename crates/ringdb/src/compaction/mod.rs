@@ -31,6 +31,7 @@ use engineswap::Io;
 use crate::cache::Charge;
 use crate::cursor::Cursor;
 use crate::key::Seq;
+use crate::ranges::{RangeState, RangeTombstone};
 use crate::settings::SettingsMap;
 use crate::table::TableParts;
 use crate::table::meta::TableMeta;
@@ -47,6 +48,8 @@ pub(crate) struct Frozen<C> {
     pub bytes: u64,
     /// How many versions.
     pub entries: u64,
+    /// Its range tombstones.
+    pub ranges: Vec<RangeTombstone>,
 }
 
 /// A change of the tree, to be made durable and visible as one.
@@ -57,6 +60,18 @@ pub(crate) struct Change<T> {
     pub removed: Vec<(usize, Arc<T>)>,
     /// Tables that come, with their levels. A table in both lists moves.
     pub added: Vec<(usize, Arc<T>)>,
+    pub ranges: RangeChange,
+}
+
+/// What a change means for the range tombstones. Those that no table needs after it go too, unasked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RangeChange {
+    /// Of the flushed memtables, those that tables may need.
+    pub added: Vec<RangeTombstone>,
+    /// Of the version, those that others have made superfluous.
+    pub superseded: Vec<Seq>,
+    /// All up to this number have been applied to the tables that come.
+    pub applied: Seq,
 }
 
 /// The store, as the background threads need it.
@@ -84,6 +99,8 @@ pub(crate) trait CompactionEnv: Send + Sync + 'static {
     fn immutables(&self) -> Vec<Frozen<Self::MemCursor>>;
     /// How many there are; one that is larger than usual may count as several.
     fn immutable_count(&self) -> usize;
+    /// The range tombstones that the tables now need.
+    fn ranges(&self) -> Arc<RangeState>;
     /// The sequence numbers that must stay readable: the newest published one, loaded first, then those of the
     /// open snapshots (in this order: a snapshot taken in between must not be missed). In any order, not empty.
     fn views(&self) -> Vec<Seq>;

@@ -10,11 +10,12 @@ use super::memory::Memory;
 use super::output::{Outputs, PendingFiles};
 use super::pick::{LEVELS, Merge, Pick};
 use super::visibility::{Fate, Visibility};
-use super::{Change, CompactionEnv, Levels};
+use super::{Change, CompactionEnv, Levels, RangeChange};
 use crate::cursor::Cursor;
 use crate::key::Seq;
 use crate::merge::MergeCursor;
 use crate::mutation::{Mutation, broken};
+use crate::ranges::RangeState;
 use crate::sync::lock;
 use crate::table::meta::TableMeta;
 use crate::{Error, ErrorKind, Result, purpose};
@@ -158,25 +159,36 @@ pub(crate) fn run<T: CompactionEnv>(
 ) -> Result<JobStats> {
     let removed = pick.inputs().into_iter().map(|(l, t)| (l, Arc::clone(t))).collect();
     match pick {
-        Pick::Delete(_) => {
-            store.install(Change { flushed: 0, removed, added: vec![] })?;
+        Pick::Delete(..) => {
+            store.install(Change { flushed: 0, removed, added: vec![], ranges: RangeChange::default() })?;
             Ok(JobStats::default())
         }
         Pick::Move { to, tables, .. } => {
             let added = tables.iter().map(|t| (*to, Arc::clone(t))).collect();
-            store.install(Change { flushed: 0, removed, added })?;
+            store.install(Change { flushed: 0, removed, added, ranges: RangeChange::default() })?;
             Ok(JobStats { moved: tables.len() as u64, ..JobStats::default() })
         }
         Pick::Merge(merge) => {
-            let (metas, pending, work) = merge_tables(store, merge, levels, table_bytes, helpers, cancel)?;
-            install(&**store, Change { flushed: 0, removed, added: vec![] }, merge.output, metas, pending)?;
-            Ok(work)
+            let merged = merge_tables(store, merge, levels, table_bytes, helpers, cancel)?;
+            let ranges = RangeChange { applied: merged.applied, ..RangeChange::default() };
+            let change = Change { flushed: 0, removed, added: vec![], ranges };
+            install(&**store, change, merge.output, merged.metas, merged.pending)?;
+            Ok(merged.work)
         }
     }
 }
 
-/// What one part of a merge gives.
-type Part = Result<(Vec<TableMeta>, PendingFiles)>;
+/// What one part of a merge gives: its tables, and up to which number range tombstones were applied to them.
+type Part = Result<(Vec<TableMeta>, PendingFiles, Seq)>;
+
+/// What a merge gives.
+struct Merged {
+    metas: Vec<TableMeta>,
+    pending: Vec<PendingFiles>,
+    /// Range tombstones up to this number were applied to all of it.
+    applied: Seq,
+    work: JobStats,
+}
 
 /// A merge in parts of the key range, each done by one thread.
 struct MergeParts<T: CompactionEnv> {
@@ -186,6 +198,7 @@ struct MergeParts<T: CompactionEnv> {
     /// Where parts after the first one begin.
     splits: Vec<Vec<u8>>,
     bottom: Bottom,
+    ranges: Arc<RangeState>,
     readable: Vec<Seq>,
     table_bytes: u64,
     /// Bytes and entries that a part is expected to have.
@@ -218,7 +231,8 @@ impl<T: CompactionEnv> MergeParts<T> {
         let to = self.splits.get(i).map(Vec::as_slice);
         let mut out =
             Outputs::new(store, self.output, self.table_bytes, self.expected, purpose::COMPACTION_WRITE);
-        let mut visibility = Visibility::new(self.readable.clone(), store.dropped_keyspaces());
+        let mut visibility =
+            Visibility::new(self.readable.clone(), store.dropped_keyspaces()).with_ranges(&self.ranges);
         let runs = RunScan::of_inputs(store, &self.inputs, from, to, Memory::of(store.options()));
         let _read_ahead = store.charge(runs.iter().map(RunScan::ahead_bytes).sum());
         let mut cursor = MergeCursor::new(runs);
@@ -229,17 +243,20 @@ impl<T: CompactionEnv> MergeParts<T> {
         let mut bottom = self.bottom.clone();
         let n = copy_visible(&mut cursor, to, &mut visibility, &mut bottom, &mut out, &self.cancel)?;
         self.entries.fetch_add(n, Relaxed);
-        out.finish()
+        let (metas, pending) = out.finish()?;
+        Ok((metas, pending, visibility.applied()))
     }
 
     /// What all parts gave, in key order; the first error if one has failed.
-    fn take(&self) -> Result<(Vec<TableMeta>, Vec<PendingFiles>)> {
+    fn take(&self) -> Result<Merged> {
         let (mut metas, mut pending, mut error) = (Vec::new(), Vec::new(), None);
+        let mut applied = self.ranges.through;
         for part in lock(&self.results).drain(..) {
             match part {
-                Some(Ok((m, files))) => {
+                Some(Ok((m, files, seq))) => {
                     metas.extend(m);
                     pending.push(files);
+                    applied = applied.min(seq);
                 }
                 Some(Err(e)) => error = error.or(Some(e)),
                 None => {}
@@ -251,7 +268,7 @@ impl<T: CompactionEnv> MergeParts<T> {
         if pending.len() < self.count() {
             return Err(Error::Invalid("a part of a compaction ended without a result".into()));
         }
-        Ok((metas, pending))
+        Ok(Merged { metas, pending, applied, work: JobStats::default() })
     }
 }
 
@@ -263,7 +280,7 @@ fn merge_tables<T: CompactionEnv>(
     table_bytes: u64,
     helpers: &dyn Helpers,
     cancel: &Arc<AtomicBool>,
-) -> Result<(Vec<TableMeta>, Vec<PendingFiles>, JobStats)> {
+) -> Result<Merged> {
     let bytes = |ts: &[Arc<T::Table>]| ts.iter().map(|t| (**t).as_ref().file_bytes).sum::<u64>();
     let read_bytes: u64 = merge.inputs.iter().map(|(_, ts)| bytes(ts)).sum();
     let all = || merge.inputs.iter().flat_map(|(_, ts)| ts);
@@ -282,12 +299,15 @@ fn merge_tables<T: CompactionEnv>(
     };
     let splits = split_keys(&**store, merge, wanted);
     let count = splits.len() + 1;
+    // After the inputs are fixed, and before the views: see [`Visibility`].
+    let ranges = store.ranges();
     let parts = Arc::new(MergeParts {
         store: Arc::clone(store),
         inputs: merge.inputs.iter().map(|(l, ts)| (*l, ts.clone())).collect(),
         output: merge.output,
         splits,
         bottom: Bottom::below(levels, merge.output),
+        ranges,
         readable: store.views(),
         table_bytes,
         expected: (read_bytes / count as u64, read_entries),
@@ -298,8 +318,8 @@ fn merge_tables<T: CompactionEnv>(
     });
     let job = Arc::clone(&parts);
     helpers.share(count, Arc::new(move |i: usize| job.run(i)));
-    let (metas, pending) = parts.take()?;
-    let written_bytes = metas.iter().map(|m: &TableMeta| m.file_bytes).sum();
+    let merged = parts.take()?;
+    let written_bytes = merged.metas.iter().map(|m| m.file_bytes).sum();
     let entries = parts.entries.load(Relaxed);
-    Ok((metas, pending, JobStats { read_bytes, written_bytes, entries, level0_bytes, moved: 0 }))
+    Ok(Merged { work: JobStats { read_bytes, written_bytes, entries, level0_bytes, moved: 0 }, ..merged })
 }

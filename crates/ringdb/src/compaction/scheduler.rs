@@ -36,6 +36,8 @@ const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 /// How often threads look around without being woken: a waker may have been missed by none, but time passes.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
+/// So long after the last flush the store is quiet: compactions that are dear for what they bring are done.
+const QUIET_AFTER: Duration = Duration::from_secs(1);
 
 /// What the scheduler decides by.
 #[derive(Clone, Debug)]
@@ -121,6 +123,10 @@ struct State {
     flushing: bool,
     requests: VecDeque<Request>,
     next_request: u64,
+    /// When the last flush ended.
+    flushed: Duration,
+    /// How many wait until nothing is left to do.
+    idle_waiters: usize,
     offers: Vec<Arc<Shared>>,
     flush_trouble: Option<Trouble>,
     compaction_trouble: Option<Trouble>,
@@ -306,14 +312,19 @@ impl Scheduler {
 
     /// Waits until nothing is left to flush or compact.
     pub fn wait_idle<T: CompactionEnv>(&self, store: &T) -> Result<()> {
-        self.wait_for(On::Compactions, || {
+        lock(&self.work).idle_waiters += 1;
+        self.wake();
+        let idle = self.wait_for(On::Compactions, || {
             let state = lock(&self.work);
             !state.flushing
                 && state.compactions == 0
                 && state.requests.is_empty()
                 && store.immutable_count() == 0
-                && pick(&store.levels(), &self.shape(store), &state.busy, &pick_context(store)).is_none()
-        })
+                && pick(&store.levels(), &self.shape(store), &state.busy, &pick_context(store, true))
+                    .is_none()
+        });
+        lock(&self.work).idle_waiters -= 1;
+        idle
     }
 
     /// What is decided by now: keyspaces may have got other settings.
@@ -358,7 +369,7 @@ impl Scheduler {
                     lock(&self.pacer).flushed(work.read_bytes, self.env.now().saturating_sub(start));
                 }
                 let mut state = lock(&self.work);
-                state.flushing = false;
+                (state.flushing, state.flushed) = (false, self.env.now());
                 self.account(&**store, &mut state, result.map(drop), |s| &mut s.flush_trouble);
                 drop(state);
                 self.look_at_debt(&**store);
@@ -493,7 +504,8 @@ impl Scheduler {
         if state.stopped.is_some() || !self.over(&state.compaction_trouble, pause) {
             return None;
         }
-        let (levels, context) = (store.levels(), pick_context(store));
+        let quiet = state.idle_waiters > 0 || self.env.now().saturating_sub(state.flushed) >= QUIET_AFTER;
+        let (levels, context) = (store.levels(), pick_context(store, quiet));
         let shape = self.shape(store);
         let mut next = None;
         // Nothing else is begun while a request waits, so that it comes to its turn.
@@ -523,9 +535,17 @@ impl Scheduler {
     }
 }
 
-fn pick_context<T: CompactionEnv>(store: &T) -> PickContext {
+fn pick_context<T: CompactionEnv>(store: &T, quiet: bool) -> PickContext {
+    // Before the views, which then see all of them.
+    let ranges = store.ranges();
     let oldest_view = store.views().into_iter().min().unwrap_or(0);
-    PickContext { oldest_view, dropped: store.dropped_keyspaces(), damaged: store.quarantined() }
+    PickContext {
+        oldest_view,
+        dropped: store.dropped_keyspaces(),
+        damaged: store.quarantined(),
+        ranges,
+        quiet,
+    }
 }
 
 impl Helpers for Scheduler {

@@ -4,8 +4,22 @@
 //! key's versions in one stripe every view sees at most the newest, so only that one is kept. In the oldest
 //! stripe of a key that has no older versions in deeper places, a tombstone hides nothing and goes, and a put
 //! may have the sequence number 0.
+//!
+//! A range tombstone hides a version from every view that sees the tombstone. So what it covers goes if it lies in the
+//! tombstone's own stripe: no view sees the version without the tombstone. The tombstones asked are those that come to
+//! the disk at the latest with the tables being written, never one that so far only a younger memtable holds: what
+//! had deleted a version must not be lost when the version is.
+//!
+//! No version may become 0 that is newer than a live tombstone which covers it: the tombstone would hide it. It is
+//! enough to look at the version's own list, although memtables may hold others: memtables are flushed whole and in
+//! order, and a flush adds its tombstones in the edit that adds its tables. So a tombstone that is older than a
+//! version which lies in a table was in the list when that table came. If it is not there now, no table needs it.
+
+use std::sync::Arc;
 
 use crate::key::{self, Kind, Seq};
+use crate::mutation::{Mutation, broken};
+use crate::ranges::{RangeSet, RangeState, Sweep};
 
 /// What becomes of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +47,11 @@ pub(crate) struct Visibility {
     in_dropped: bool,
     /// The prefix of the last keyspace that was looked up.
     looked_up: Option<u32>,
+    ranges: Option<Sweep>,
+    /// Every range tombstone of this number or a lower one is known here or has nothing left to hide.
+    through: Seq,
+    /// The oldest range tombstone that could not be applied to all that it covers, for the sake of a view.
+    blocked: Option<Seq>,
 }
 
 impl Visibility {
@@ -52,7 +71,26 @@ impl Visibility {
             stripe,
             in_dropped: false,
             looked_up: None,
+            ranges: None,
+            through: 0,
+            blocked: None,
         }
+    }
+
+    /// With the range tombstones of a version. Get hold of them before the views: then a view sees all of them.
+    pub fn with_ranges(self, ranges: &RangeState) -> Visibility {
+        self.with_range_set(&ranges.set, ranges.through)
+    }
+
+    /// With these range tombstones: all that there are up to the number `through`.
+    pub fn with_range_set(self, set: &Arc<RangeSet>, through: Seq) -> Visibility {
+        let ranges = (!set.is_empty()).then(|| Sweep::new(set));
+        Visibility { ranges, through, ..self }
+    }
+
+    /// All range tombstones up to this number have been applied to what was kept.
+    pub fn applied(&self) -> Seq {
+        self.blocked.map_or(self.through, |seq| self.through.min(seq - 1))
     }
 
     /// The fate of the next version. `bottom` is asked, once needed, whether no older version of this key can
@@ -73,6 +111,18 @@ impl Visibility {
             return Fate::Drop;
         }
         let stripe = self.stripe_of(seq);
+        let mut may_be_0 = true;
+        if let Some(ranges) = &mut self.ranges {
+            let covering = ranges.covering(key);
+            let older = covering.partition_point(|t| *t < seq);
+            may_be_0 = older == 0 || broken(Mutation::ZeroUnderRange);
+            if let Some(&t) = covering.get(older) {
+                if self.stripe_of(t) == stripe && stripe < self.views.len() {
+                    return Fate::Drop;
+                }
+                self.blocked = Some(self.blocked.map_or(t, |b| b.min(t)));
+            }
+        }
         // What is newer than every view is not published yet: a view may still come between any two.
         if stripe == self.stripe && stripe < self.views.len() {
             return Fate::Drop;
@@ -80,7 +130,11 @@ impl Visibility {
         self.stripe = stripe;
         // Older versions of the key that follow are in this oldest stripe too: none of them is kept.
         if stripe == 0 && bottom(key) {
-            return if kind == Kind::Delete { Fate::Drop } else { Fate::Keep(0) };
+            return match kind {
+                Kind::Delete => Fate::Drop,
+                Kind::Put if may_be_0 => Fate::Keep(0),
+                Kind::Put => Fate::Keep(seq),
+            };
         }
         Fate::Keep(seq)
     }
@@ -116,6 +170,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ranges::RangeTombstone;
 
     type Versions = BTreeMap<(Vec<u8>, std::cmp::Reverse<Seq>), Kind>;
 
@@ -190,6 +245,61 @@ mod tests {
                     views.dedup();
                     prop_assert!(n <= views.len());
                 }
+            }
+        }
+
+        /// With range tombstones, of which a version's list may lack those that are younger than all that is merged.
+        #[test]
+        fn every_view_sees_what_it_saw_through_range_tombstones(
+            entries in prop::collection::btree_map((0u8..8, 1u64..20), any::<bool>(), 0..60),
+            ranges in prop::collection::vec((0u8..8, 1u8..8, 1u64..24), 0..8),
+            mut views in prop::collection::vec(0u64..24, 0..4),
+            bottom in any::<bool>(),
+            listed in 20u64..24,
+        ) {
+            // All that is merged is published; no number is used twice.
+            views.push(2 * listed);
+            views.sort();
+            let versions: Versions = entries
+                .iter()
+                .map(|((k, s), put)| {
+                    ((vec![0, *k], std::cmp::Reverse(2 * *s)), if *put { Kind::Put } else { Kind::Delete })
+                })
+                .collect();
+            let mut all: Vec<RangeTombstone> = ranges
+                .iter()
+                .map(|(from, len, s)| RangeTombstone::new(&[0, *from], &[0, from + len], 2 * s + 1))
+                .collect();
+            all.sort_by_key(|t| t.seq);
+            all.dedup_by_key(|t| t.seq);
+            let known: Vec<RangeTombstone> = all.iter().filter(|t| t.seq <= 2 * listed).cloned().collect();
+            let set = Arc::new(RangeSet::new(known));
+            let mut v = Visibility::new(views.clone(), vec![]).with_range_set(&set, 2 * listed);
+            let mut kept = Versions::new();
+            for ((key, seq), kind) in &versions {
+                if let Fate::Keep(s) = v.fate(key, seq.0, *kind, |_| bottom) {
+                    prop_assert!(kept.insert((key.clone(), std::cmp::Reverse(s)), *kind).is_none());
+                }
+            }
+            let there = |versions: &Versions, key: &[u8], view: Seq| -> Option<Seq> {
+                let ((_, seq), kind) = versions
+                    .range((key.to_vec(), std::cmp::Reverse(view))..)
+                    .next()
+                    .filter(|((k, _), _)| k == key)?;
+                let hidden = all.iter().any(|t| t.covers(key) && seq.0 < t.seq && t.seq <= view);
+                (*kind == Kind::Put && !hidden).then_some(seq.0)
+            };
+            for k in 0..8u8 {
+                for view in views.iter().copied().chain(2 * listed..60) {
+                    let (was, is) = (there(&versions, &[0, k], view), there(&kept, &[0, k], view));
+                    prop_assert_eq!(is.is_some(), was.is_some(), "key {} view {} of {:?}", k, view, all);
+                    prop_assert!(is == was || is == Some(0));
+                }
+            }
+            for (key, seq) in kept.keys() {
+                let newer = all.iter().find(|t| t.covers(key) && seq.0 < t.seq && t.seq <= v.applied());
+                // What has become 0 was newer than all that have been applied, or there is none.
+                prop_assert!(newer.is_none(), "{:?}@{} is covered by {:?}, which was applied", key, seq.0, newer);
             }
         }
     }

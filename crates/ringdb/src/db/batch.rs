@@ -1,12 +1,15 @@
 //! [`WriteBatch`]: writes that happen together or not at all.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
+use super::delete_range;
 use super::keyspace::Keyspace;
 use super::keyspaces::KeyspaceState;
-use crate::key::{Kind, MAX_BATCH_BYTES, Prefix, check_limits};
+use crate::bounds;
+use crate::key::{Kind, MAX_BATCH_BYTES, MAX_KEY_BYTES, Prefix, check_limits};
 use crate::log::payload;
-use crate::{Error, Result};
+use crate::{Error, KeyRange, Result};
 
 /// Writes that happen together or not at all, in any keyspaces of one store, in the order they were added.
 ///
@@ -51,6 +54,69 @@ impl WriteBatch {
         self.add(&keyspace.state().prefix, Kind::Delete, key.as_ref(), b"");
     }
 
+    /// Deletes the keys of a range of the default keyspace: those that are there and those that the batch has put
+    /// before. What it puts afterwards stays. An empty range adds nothing. See [`crate::Db::delete_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// # db.put("config:old", "1")?;
+    /// // Replaces all of it at once.
+    /// let mut batch = ringdb::WriteBatch::new();
+    /// batch.delete_range("config:".."config;");
+    /// batch.put("config:new", "2");
+    /// db.write(batch, &ringdb::WriteOptions::default())?;
+    /// assert_eq!(db.iter().count(), 1);
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn delete_range(&mut self, range: impl KeyRange) {
+        self.add_range(0, range.bounds());
+    }
+
+    /// Deletes the keys of the default keyspace that begin with `prefix`; see [`WriteBatch::delete_range`].
+    ///
+    /// ```
+    /// let mut batch = ringdb::WriteBatch::new();
+    /// batch.delete_prefix("user:7:");
+    /// assert_eq!(batch.len(), 1);
+    /// ```
+    pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) {
+        self.delete_range(bounds::of_prefix(prefix.as_ref()));
+    }
+
+    /// Deletes the keys of a range of a keyspace, all of them with `..`; see [`WriteBatch::delete_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// let orders = db.keyspace("orders")?;
+    /// orders.put("2026/1", "tea")?;
+    /// let mut batch = ringdb::WriteBatch::new();
+    /// batch.delete_range_in(&orders, ..);
+    /// db.write(batch, &ringdb::WriteOptions::default())?;
+    /// assert_eq!(orders.iter().count(), 0);
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn delete_range_in(&mut self, keyspace: &Keyspace, range: impl KeyRange) {
+        self.touch(keyspace);
+        self.add_range(keyspace.state().id, range.bounds());
+    }
+
+    /// Deletes the keys of a keyspace that begin with `prefix`; see [`WriteBatch::delete_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// let orders = db.keyspace("orders")?;
+    /// let mut batch = ringdb::WriteBatch::new();
+    /// batch.delete_prefix_in(&orders, "2026/");
+    /// db.write(batch, &ringdb::WriteOptions::default())?;
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn delete_prefix_in(&mut self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) {
+        self.delete_range_in(keyspace, bounds::of_prefix(prefix.as_ref()));
+    }
+
     /// Number of writes.
     pub fn len(&self) -> usize {
         self.count as usize
@@ -61,7 +127,7 @@ impl WriteBatch {
         self.count == 0
     }
 
-    /// Forgets the writes, keeps the memory.
+    /// Forgets the writes, keeps the memory. (To delete all keys of a keyspace, use [`WriteBatch::delete_range_in`].)
     pub fn clear(&mut self) {
         self.ops.clear();
         self.count = 0;
@@ -82,22 +148,33 @@ impl WriteBatch {
     }
 
     fn add(&mut self, prefix: &Prefix, kind: Kind, key: &[u8], value: &[u8]) {
-        let fits = check_limits(key, value).and_then(|()| {
-            let room = MAX_BATCH_BYTES - self.ops.len().min(MAX_BATCH_BYTES);
-            if key.len() + value.len() + 32 > room || self.count == u32::MAX {
-                return Err(Error::Invalid(format!("a batch holds at most {MAX_BATCH_BYTES} bytes")));
-            }
-            Ok(())
-        });
-        match fits {
+        match check_limits(key, value).and_then(|()| self.check_room(key.len() + value.len())) {
             Ok(()) => {
                 payload::encode(&mut self.ops, prefix, kind, key, value);
                 self.count += 1;
             }
-            Err(e) => {
-                self.invalid.get_or_insert_with(|| e.to_string());
-            }
+            Err(e) => self.refuse(&e),
         }
+    }
+
+    fn add_range(&mut self, id: u32, range: (Bound<&[u8]>, Bound<&[u8]>)) {
+        let room = self.check_room(2 * MAX_KEY_BYTES);
+        match room.and_then(|()| delete_range::encode(&mut self.ops, id, range)) {
+            Ok(added) => self.count += u32::from(added),
+            Err(e) => self.refuse(&e),
+        }
+    }
+
+    fn check_room(&self, bytes: usize) -> Result<()> {
+        let room = MAX_BATCH_BYTES - self.ops.len().min(MAX_BATCH_BYTES);
+        if bytes + 32 > room || self.count == u32::MAX {
+            return Err(Error::Invalid(format!("a batch holds at most {MAX_BATCH_BYTES} bytes")));
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, e: &Error) {
+        self.invalid.get_or_insert_with(|| e.to_string());
     }
 
     /// Whether the batch can be committed to the store with this identity.
@@ -116,7 +193,6 @@ impl WriteBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::MAX_KEY_BYTES;
     use crate::log::payload::{Op, decode};
 
     #[test]
@@ -127,9 +203,9 @@ mod tests {
         b.delete("k");
         assert_eq!(b.len(), 3);
         let ops: Vec<Op> = decode(&b.ops).collect::<std::result::Result<_, _>>().unwrap();
-        assert_eq!(ops[0], Op { kind: Kind::Put, key: b"\0", value: b"" });
-        assert_eq!(ops[1], Op { kind: Kind::Put, key: b"\0k", value: &[7; 300] });
-        assert_eq!(ops[2], Op { kind: Kind::Delete, key: b"\0k", value: b"" });
+        assert_eq!(ops[0], Op::Version { kind: Kind::Put, key: b"\0", value: b"" });
+        assert_eq!(ops[1], Op::Version { kind: Kind::Put, key: b"\0k", value: &[7; 300] });
+        assert_eq!(ops[2], Op::Version { kind: Kind::Delete, key: b"\0k", value: b"" });
         for cut in 1..b.ops.len() {
             let n = decode(&b.ops[..cut]).filter(|o| o.is_ok()).count();
             assert!(n < 3, "cut at {cut}");

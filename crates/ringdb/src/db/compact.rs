@@ -17,6 +17,7 @@ use crate::compaction::{Change, CompactionEnv, Frozen, Levels};
 use crate::files::FileKind;
 use crate::key::Seq;
 use crate::memtable::{MemCursor, Memtable};
+use crate::ranges::RangeState;
 use crate::settings::SettingsMap;
 use crate::store_dir::StoreDir;
 use crate::table::{Reads, Table, TableMeta, TableParts};
@@ -66,13 +67,21 @@ impl CompactionEnv for StoreCompactionEnv {
     }
 
     fn immutables(&self) -> Vec<Frozen<MemCursor>> {
-        let frozen =
-            |m: &Arc<Memtable>| Frozen { cursor: m.cursor(), bytes: m.bytes(), entries: m.entries() };
+        let frozen = |m: &Arc<Memtable>| Frozen {
+            cursor: m.cursor(),
+            bytes: m.bytes(),
+            entries: m.entries(),
+            ranges: m.ranges().all().cloned().collect(),
+        };
         self.tree.immutables().iter().map(frozen).collect()
     }
 
     fn immutable_count(&self) -> usize {
         self.tree.immutable_count()
+    }
+
+    fn ranges(&self) -> Arc<RangeState> {
+        Arc::clone(self.tree.version().ranges())
     }
 
     fn views(&self) -> Vec<Seq> {

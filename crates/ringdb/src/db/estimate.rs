@@ -3,13 +3,14 @@
 
 use super::view::View;
 use crate::bounds::Bounds;
+use crate::key::SEQ_MAX;
 use crate::memtable::Memtable;
 use crate::table::reader::Table;
 
 /// What a range holds, about.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Estimate {
-    /// Pairs: each tombstone of a table is taken to hide one put.
+    /// Pairs: each tombstone of a table is taken to hide one put, and tables within deleted ranges to hold none.
     pub pairs: f64,
     /// Bytes in tables and memtables.
     pub bytes: f64,
@@ -24,8 +25,13 @@ impl Estimate {
             all.pairs += share * m.entries() as f64;
             all.bytes += share * m.bytes() as f64;
         }
+        let ranges = view.ranges();
         for (_, table) in view.version.tables() {
             let meta = table.meta();
+            let deleted_until = ranges.covered_until(&meta.smallest, SEQ_MAX, meta.max_seq);
+            if deleted_until.is_some_and(|end| end > meta.largest.as_slice()) {
+                continue;
+            }
             if bounds.overlap(&meta.smallest, &meta.largest) {
                 let share = share_of_table(table, bounds);
                 all.pairs += share * (meta.entries as f64 - 2.0 * meta.tombstones as f64);

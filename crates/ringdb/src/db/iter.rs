@@ -9,6 +9,7 @@ mod stream;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::cover::{Covered, Skip};
 use super::source::Source;
 use super::view::{View, Views};
 use crate::bounds::Bounds;
@@ -47,6 +48,8 @@ struct Merged {
     upper_head: u64,
     front: Option<Front>,
     back: Option<Back>,
+    /// What range tombstones hide.
+    covered: Covered,
     /// The key that the front end has come to (returned or found deleted); empty before.
     front_key: Vec<u8>,
     /// The key that the back end has come to; empty before.
@@ -65,6 +68,8 @@ struct Front {
     merge: MergeCursor<Source>,
     /// Whether the cursor still stands on what was returned last.
     spent: bool,
+    /// Where it goes from there, if not to the next version.
+    skip: Option<Box<Skip>>,
 }
 
 struct Back {
@@ -105,6 +110,7 @@ impl Iter {
             return Iter { state: State::Done };
         }
         let merged = Merged {
+            covered: Covered::new(&view, seq),
             view,
             seq,
             prefix_len,
@@ -221,27 +227,33 @@ impl Merged {
     #[inline]
     fn next(&mut self) -> Result<Option<(Value, Value)>> {
         if self.front.is_none() {
-            self.front = Some(Front { merge: self.merge(true)?, spent: false });
+            self.front = Some(Front { merge: self.merge(true)?, spent: false, skip: None });
         }
-        match self.forward(|_| true)? {
+        match self.forward(|_, _| true)? {
             Forward::Pair(key, value) => Ok(Some((key, value))),
             Forward::End | Forward::Stopped => Ok(None),
         }
     }
 
-    /// The next pair from the front, which is there. `ready` is asked before each step of the merge, and may stop it;
-    /// the next call goes on there.
+    /// The next pair from the front, which is there. `ready` is asked before each step of the merge, or skip, and may
+    /// stop it; the next call goes on there.
     #[inline]
-    fn forward(&mut self, mut ready: impl FnMut(&mut MergeCursor<Source>) -> bool) -> Result<Forward> {
-        let Some(Front { merge, spent }) = &mut self.front else { return Ok(Forward::End) };
+    fn forward(
+        &mut self,
+        mut ready: impl FnMut(&mut MergeCursor<Source>, Option<&mut Skip>) -> bool,
+    ) -> Result<Forward> {
+        let Some(Front { merge, spent, skip }) = &mut self.front else { return Ok(Forward::End) };
         let mut leave = std::mem::take(spent);
         loop {
             if leave {
-                if !ready(merge) {
+                if !ready(merge, skip.as_deref_mut()) {
                     *spent = true;
                     return Ok(Forward::Stopped);
                 }
-                merge.next()?;
+                match skip.take() {
+                    None => merge.next()?,
+                    Some(skip) => merge.move_current(|source| skip.forward(source))?,
+                }
             }
             leave = true;
             if !merge.valid() {
@@ -263,6 +275,10 @@ impl Merged {
             }
             self.front_key.clear();
             self.front_key.extend_from_slice(key);
+            if self.covered.any() && self.covered.hides_ahead(&self.front_key, merge.seq()) {
+                *skip = self.covered.skip_ahead(&self.front_key, merge.current_source());
+                continue;
+            }
             if merge.kind() == Kind::Delete {
                 continue;
             }
@@ -300,11 +316,17 @@ impl Merged {
                     key.clear();
                     key.extend_from_slice(here);
                 }
+                let hidden = self.covered.any() && self.covered.hides_behind(key, merge.seq());
+                let there = merge.kind() == Kind::Put && !hidden;
                 let values = self.values;
-                *newest = Some((merge.kind() == Kind::Put).then(|| match values {
+                *newest = Some(there.then(|| match values {
                     true => Value::copy_from(merge.value()),
                     false => Value::default(),
                 }));
+                if hidden && let Some(skip) = self.covered.skip_behind(key, merge.current_source()) {
+                    merge.move_current(|source| skip.back(source))?;
+                    continue;
+                }
             }
             merge.prev()?;
         }

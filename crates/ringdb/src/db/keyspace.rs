@@ -61,6 +61,69 @@ impl Keyspace {
         self.core().commit_one(&self.state, Kind::Delete, key.as_ref(), b"")
     }
 
+    /// Deletes the keys of a range: at the same cost however many there are, and atomically.
+    ///
+    /// The range is written as one tombstone, which every read respects at once. Compactions then remove what it covers
+    /// and give the space back, without anybody writing more; tables that lie in the range whole are dropped unread.
+    /// Snapshots go on seeing what they saw. An empty range deletes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Invalid`] if an end of the range is longer than a key can be; otherwise as [`Keyspace::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// let orders = db.keyspace("orders")?;
+    /// orders.put("2026/1", "tea")?;
+    /// orders.put("2027/1", "cake")?;
+    /// orders.delete_range(.."2027")?;
+    /// assert_eq!(orders.iter().count(), 1);
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
+        self.core().delete_range(&self.state, range.bounds())
+    }
+
+    /// Deletes the keys that begin with `prefix`; see [`Keyspace::delete_range`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::delete_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// let orders = db.keyspace("orders")?;
+    /// orders.put("2026/1", "tea")?;
+    /// orders.delete_prefix("2026/")?;
+    /// assert_eq!(orders.iter().count(), 0);
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_range(crate::bounds::of_prefix(prefix.as_ref()))
+    }
+
+    /// Deletes all keys of the keyspace, which stays; see [`Keyspace::delete_range`], and
+    /// [`crate::Db::drop_keyspace`] to be rid of it altogether.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// let orders = db.keyspace("orders")?;
+    /// orders.put("2026/1", "tea")?;
+    /// orders.clear()?;
+    /// assert_eq!(orders.iter().count(), 0);
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn clear(&self) -> Result<()> {
+        self.delete_range(..)
+    }
+
     /// Compacts the tables that hold a range of keys, down to the last level; flushes first.
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.core().compact_range(&self.state, range.bounds())

@@ -54,6 +54,8 @@ pub(super) struct Lookup {
     key: KeyBuf,
     hash: u64,
     seq: Seq,
+    /// The newest range tombstone that covers the key as of `seq`, 0 if there is none: what is older is deleted.
+    cover: Seq,
     walk: Walk,
 }
 
@@ -91,7 +93,8 @@ impl Lookup {
         }
         // The filters are on their way while the memtables are asked.
         let tables = Ahead::new(view.tables(), key.as_slice(), hash);
-        Lookup { key, hash, seq, walk: Walk { tables, table: 0, at: At::Memtables } }
+        let cover = if view.has_ranges() { view.newest_range(key.as_slice(), seq) } else { 0 };
+        Lookup { key, hash, seq, cover, walk: Walk { tables, table: 0, at: At::Memtables } }
     }
 
     /// The internal key.
@@ -267,7 +270,7 @@ impl Lookup {
         self.walk.at = At::Tables;
         let entry = view.memtables().find_map(|m| m.get(self.key.as_slice(), self.hash, self.seq))?;
         self.walk.at = At::Done;
-        Some((entry.kind == Kind::Put).then(|| make(entry.value)))
+        Some((entry.kind == Kind::Put && entry.seq >= self.cover).then(|| make(entry.value)))
     }
 
     /// From between tables to the index of the next one whose filter does not deny the key; false if there is none.
@@ -277,6 +280,11 @@ impl Lookup {
         while let Some(number) = self.walk.tables.next(view.tables(), self.key.as_slice(), self.hash) {
             self.walk.table = number;
             let table = self.table(view);
+            // What it may have is deleted, and whatever lies in older tables too. (What has taken the number 0 is
+            // older than every range tombstone that covers it.)
+            if self.cover > 0 && table.meta().max_seq < self.cover {
+                continue;
+            }
             if table.filter().may_contain(self.hash) {
                 self.walk.at = At::Index(table.index().root());
                 return true;
@@ -377,7 +385,8 @@ impl Lookup {
         match BlockView::trusted(block).find(self.key.as_slice(), self.seq) {
             Find::Found(entry) => {
                 self.walk.at = At::Done;
-                return Some((entry.kind == Kind::Put).then(|| value(entry.value)));
+                let there = entry.kind == Kind::Put && entry.seq >= self.cover;
+                return Some(there.then(|| value(entry.value)));
             }
             Find::Next if number + 1 < table.index().blocks() => self.walk.at = At::Block(number + 1),
             Find::Next | Find::Absent => self.walk.at = At::Tables,

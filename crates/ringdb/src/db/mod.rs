@@ -23,6 +23,8 @@ mod checkpoint;
 mod committer;
 mod compact;
 mod core;
+mod cover;
+mod delete_range;
 mod directory;
 mod estimate;
 mod format;
@@ -341,6 +343,67 @@ impl Db {
     /// Deletes a key; it need not be there.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.default.delete(key)
+    }
+
+    /// Deletes the keys of a range: at the same cost however many there are, and atomically.
+    ///
+    /// The range is written as one tombstone, which every read respects at once. Compactions then remove what it covers
+    /// and give the space back, without anybody writing more; tables that lie in the range whole are dropped unread.
+    /// Snapshots go on seeing what they saw. An empty range deletes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Invalid`] if an end of the range is longer than a key can be; otherwise as [`Db::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// for day in ["2026-01-30", "2026-01-31", "2026-02-01"] {
+    ///     db.put(day, "log")?;
+    /// }
+    /// db.delete_range("2026-01-01".."2026-02-01")?;
+    /// assert_eq!(db.iter().count(), 1);
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
+        self.default.delete_range(range)
+    }
+
+    /// Deletes the keys that begin with `prefix`; see [`Db::delete_range`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::delete_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// db.put("user:7:name", "Ada")?;
+    /// db.put("user:8:name", "Alan")?;
+    /// db.delete_prefix("user:7:")?;
+    /// assert_eq!(db.iter().count(), 1);
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete_prefix(prefix)
+    }
+
+    /// Deletes all keys of the default keyspace; see [`Db::delete_range`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Db::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// db.put("k", "v")?;
+    /// db.clear()?;
+    /// assert!(db.iter().next().is_none());
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn clear(&self) -> Result<()> {
+        self.default.clear()
     }
 
     /// Compacts the tables that hold a range of keys, down to the last level; flushes first.

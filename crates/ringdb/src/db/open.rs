@@ -312,7 +312,7 @@ impl Core {
         damage: Option<&Lost>,
     ) -> Core {
         let views = Arc::new(Views::new(cache.collector(), tree.view(), last_seq));
-        let tree = LsmTree::new(tree, views.clone(), options.memtable_limit());
+        let tree = LsmTree::new(tree, views.clone(), options.memtable_limit(), &cache);
         Core {
             quarantine: Quarantine::new(tree.clone(), env.clone()),
             reactor: Reactor::new(&io, &env),

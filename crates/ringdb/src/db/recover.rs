@@ -120,13 +120,13 @@ impl Sink<'_> {
         let mut seq = first;
         for op in decode(payload) {
             let op = op.map_err(corrupt)?;
-            if key::split(op.key).is_none_or(|(id, _)| id != 0 && id >= self.state.next_keyspace_id) {
+            if key::split(op.first_key()).is_none_or(|(id, _)| id != 0 && id >= self.state.next_keyspace_id) {
                 return Err(corrupt("it writes to a keyspace that never was"));
             }
             if seq > key::SEQ_MAX {
                 return Err(corrupt("its sequence numbers are too large"));
             }
-            writer.insert(op.key, key::hash(op.key), seq, op.kind, op.value);
+            op.insert_into(writer, seq);
             *newest = seq;
             seq += 1;
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::cover::{Covered, Skip};
 use super::iter::internal_bounds;
 use super::source::Source;
 use super::view::{View, Views};
@@ -46,6 +47,8 @@ struct Open {
     _view: Arc<View>,
     bounds: Arc<Bounds>,
     seq: Seq,
+    /// What range tombstones hide.
+    covered: Covered,
     prefix_len: usize,
     fill_cache: bool,
     at: At,
@@ -78,6 +81,7 @@ impl Views {
         Cursor {
             state: Ok(Box::new(Open {
                 merge,
+                covered: Covered::new(&view, seq),
                 _view: view,
                 bounds,
                 seq,
@@ -252,10 +256,14 @@ impl Open {
     /// was dealt with.
     fn settle_forward(&mut self, mut leave: bool) -> Result<bool> {
         self.at = At::Nowhere;
+        let mut skip: Option<Box<Skip>> = None;
         loop {
-            if std::mem::replace(&mut leave, true) {
-                self.merge.next()?;
+            match skip.take() {
+                Some(skip) => self.merge.move_current(|source| skip.forward(source))?,
+                None if leave => self.merge.next()?,
+                None => {}
             }
+            leave = true;
             if !self.merge.valid() {
                 return Ok(false);
             }
@@ -271,6 +279,10 @@ impl Open {
             }
             self.key.clear();
             self.key.extend_from_slice(key);
+            if self.covered.any() && self.covered.hides_ahead(&self.key, self.merge.seq()) {
+                skip = self.covered.skip_ahead(&self.key, self.merge.current_source());
+                continue;
+            }
             if self.merge.kind() != Kind::Delete {
                 self.at = At::Front;
                 return Ok(true);
@@ -300,7 +312,13 @@ impl Open {
                     self.key.extend_from_slice(here);
                     started = true;
                 }
-                live = self.merge.kind() != Kind::Delete;
+                let hidden = self.covered.any() && self.covered.hides_behind(&self.key, self.merge.seq());
+                live = self.merge.kind() != Kind::Delete && !hidden;
+                if hidden && let Some(skip) = self.covered.skip_behind(&self.key, self.merge.current_source())
+                {
+                    self.merge.move_current(|source| skip.back(source))?;
+                    continue;
+                }
                 if live {
                     self.value.clear();
                     self.value.extend_from_slice(self.merge.value());

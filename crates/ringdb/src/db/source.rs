@@ -1,5 +1,6 @@
 //! [`Source`]: what an iterator merges: a memtable, a table of level 0, or a whole level of disjoint tables.
 
+mod skip;
 mod supply;
 
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::view::{View, Views};
+use crate::cache::{Cache, Charge, Owner};
 use crate::key::Seq;
 use crate::manifest::Version;
 use crate::memtable::Memtable;
@@ -18,6 +19,8 @@ pub(crate) struct LsmTree {
     state: Mutex<TreeState>,
     views: Arc<Views>,
     memtable_limit: u64,
+    /// For the version's range tombstones.
+    ranges_charge: Charge,
 }
 
 /// What the published view is made of, and what a flush has to know.
@@ -81,8 +84,14 @@ impl TreeState {
 impl LsmTree {
     /// A tree of which `views` shows what [`TreeState::view`] is. Memtables are switched at about `memtable_limit`
     /// bytes.
-    pub(super) fn new(state: TreeState, views: Arc<Views>, memtable_limit: u64) -> Arc<LsmTree> {
-        Arc::new(LsmTree { state: Mutex::new(state), views, memtable_limit })
+    pub(super) fn new(
+        state: TreeState,
+        views: Arc<Views>,
+        memtable_limit: u64,
+        cache: &Arc<Cache>,
+    ) -> Arc<LsmTree> {
+        let ranges_charge = cache.charge(Owner::Indexes, state.version.ranges().set.bytes());
+        Arc::new(LsmTree { state: Mutex::new(state), views, memtable_limit, ranges_charge })
     }
 
     /// The tables now.
@@ -142,6 +151,7 @@ impl LsmTree {
         flushed: usize,
         flushed_bytes: u64,
     ) -> Vec<Immutable> {
+        self.ranges_charge.set(next.ranges().set.bytes());
         let mut t = lock(&self.state);
         assert!(
             Arc::ptr_eq(&t.version, before),
@@ -164,5 +174,6 @@ impl LsmTree {
         s.memtable_bytes = t.immutables.iter().map(|i| i.mem.bytes()).sum::<u64>() + t.active.bytes();
         s.flushes = t.flushes;
         s.flush_written_bytes = t.flush_written_bytes;
+        s.range_tombstones = t.version.ranges().set.len() as u64;
     }
 }

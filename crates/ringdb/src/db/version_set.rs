@@ -10,11 +10,13 @@ use super::health::Health;
 use super::tree::LsmTree;
 use super::view::Views;
 use crate::compaction::Change;
+use crate::key::Seq;
 use crate::log::{Log, LogPos};
 use crate::manifest::{ManifestFile, ManifestState, Version, VersionEdit};
 use crate::mutation::{Mutation, broken};
+use crate::ranges::{RangeEdit, RangeTombstone};
 use crate::sync::{Mutex, MutexGuard, lock};
-use crate::table::Table;
+use crate::table::{Table, TableMeta};
 use crate::{Error, Result};
 
 /// See the module.
@@ -117,7 +119,7 @@ impl VersionSet {
         // Changes come from here only, so the version stays as it is until the edit is applied to it.
         let (version, flushed) = self.tree.before_edit(change.flushed);
         let log_number = flushed.as_ref().map(|f| f.segment);
-        let edit = VersionEdit {
+        let mut edit = VersionEdit {
             log_number,
             log_durable: self.news_of_log(&manifest, log_number),
             flushed_seq: flushed.as_ref().map(|f| f.seq),
@@ -125,12 +127,21 @@ impl VersionSet {
             next_file_number: Some(self.next_file.load(Relaxed)),
             removed: change.removed.iter().map(|(l, t)| (*l as u32, t.meta().file_id)).collect(),
             added: change.added.iter().map(|(l, t)| (*l as u32, t.meta().clone())).collect(),
+            ranges: range_edit(&version, change),
             ..VersionEdit::default()
         };
-        let next = version.apply(&edit, |_, meta| {
+        let open = |_: u32, meta: &TableMeta| {
             let added = change.added.iter().find(|(_, t)| t.meta().file_id == meta.file_id);
             added.map(|(_, t)| t.clone()).ok_or_else(|| Error::Invalid("an added table is not open".into()))
-        })?;
+        };
+        let mut next = version.apply(&edit, open)?;
+        let dead = next.dead_ranges();
+        if !dead.is_empty() {
+            edit.ranges.added.retain(|t| !dead.contains(&t.seq));
+            let listed = |seq: &Seq| version.ranges().live.tombstones.contains_key(seq);
+            edit.ranges.removed.extend(dead.into_iter().filter(listed));
+            next = version.apply(&edit, open)?;
+        }
         let stays = |id| change.added.iter().any(|(_, a)| a.meta().file_id == id);
         let gone = || change.removed.iter().map(|(_, t)| t).filter(|t| !stays(t.meta().file_id));
         if broken(Mutation::UnlinkBeforeManifest) {
@@ -157,5 +168,26 @@ impl VersionSet {
             self.log.release(first);
         }
         Ok(())
+    }
+}
+
+/// What a change means for the list of range tombstones, but for those that no table needs after it.
+fn range_edit(version: &Version<Table>, change: &Change<Table>) -> RangeEdit {
+    let ranges = &change.ranges;
+    let live = &version.ranges().live.tombstones;
+    let cleared = |t: &&Arc<Table>| {
+        let m = t.meta();
+        // A table that moves stays as it is; of others it is worth a word only if something will ask for it.
+        let new = !change.removed.iter().any(|(_, r)| Arc::ptr_eq(r, t));
+        let asks = |t: &RangeTombstone| {
+            m.min_seq < t.seq && t.seq <= ranges.applied && t.overlaps(&m.smallest, &m.largest)
+        };
+        new && live.values().chain(&ranges.added).any(asks)
+    };
+    let tables = change.added.iter().map(|(_, t)| t);
+    RangeEdit {
+        removed: ranges.superseded.iter().copied().filter(|seq| live.contains_key(seq)).collect(),
+        added: ranges.added.clone(),
+        cleared: tables.filter(cleared).map(|t| (t.meta().file_id, ranges.applied)).collect(),
     }
 }

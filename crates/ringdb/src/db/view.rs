@@ -16,6 +16,7 @@ use super::table_map::TableMap;
 use crate::key::Seq;
 use crate::manifest::Version;
 use crate::memtable::Memtable;
+use crate::ranges::Ranges;
 use crate::table::reader::Table;
 
 /// What a read looks at, newest first: the active memtable, the immutable ones, the levels.
@@ -25,6 +26,8 @@ pub(crate) struct View {
     pub immutables: Vec<Arc<Memtable>>,
     pub version: Arc<Version<Table>>,
     map: Arc<TableMap>,
+    /// Range tombstones of the immutable memtables and the version.
+    ranges: Ranges,
 }
 
 impl View {
@@ -35,12 +38,15 @@ impl View {
             map.is_in_order(),
             "level 0 is newest first, other levels are disjoint and in key order"
         );
-        View { active, immutables, version, map }
+        let ranges = ranges_of(&immutables, &version);
+        View { active, immutables, version, map, ranges }
     }
 
     /// The same tables under other memtables.
     pub fn with_memtables(&self, active: Arc<Memtable>, immutables: Vec<Arc<Memtable>>) -> View {
-        View { active, immutables, version: Arc::clone(&self.version), map: Arc::clone(&self.map) }
+        let (version, map) = (Arc::clone(&self.version), Arc::clone(&self.map));
+        let ranges = ranges_of(&immutables, &version);
+        View { active, immutables, version, map, ranges }
     }
 
     /// The memtables, newest first.
@@ -54,6 +60,40 @@ impl View {
     pub fn tables(&self) -> &Arc<TableMap> {
         &self.map
     }
+
+    /// Whether there are range tombstones.
+    #[inline]
+    pub fn has_ranges(&self) -> bool {
+        self.active.has_ranges() || !self.ranges.is_empty()
+    }
+
+    /// The newest range tombstone of sequence number `upto`, which was loaded after the view, or lower that covers an
+    /// internal key; 0 if there is none. Versions of the key that are older are hidden as of `upto`.
+    pub fn newest_range(&self, key: &[u8], upto: Seq) -> Seq {
+        match self.active.newest_range(key, upto) {
+            0 => self.ranges.newest(key, upto),
+            // It is newer than all that are not active.
+            newest => newest,
+        }
+    }
+
+    /// The range tombstones: all that are visible as of a number that was loaded after the view and before the call.
+    pub fn ranges(&self) -> Ranges {
+        let mut ranges = Ranges::clone(&self.active.ranges());
+        ranges.extend(&self.ranges);
+        ranges
+    }
+}
+
+/// The range tombstones of all but the active memtable, to which nothing is added any more. `immutables` are newest
+/// first.
+fn ranges_of(immutables: &[Arc<Memtable>], version: &Version<Table>) -> Ranges {
+    let mut ranges = Ranges::default();
+    for m in immutables.iter().filter(|m| m.has_ranges()) {
+        ranges.extend(&m.ranges());
+    }
+    ranges.push(&version.ranges().set);
+    ranges
 }
 
 /// The store as its readers see it. Only those who change the tree publish views, under its lock, and only commits

@@ -15,7 +15,7 @@ use crate::cache::Cache;
 use crate::commit::{CommitEnv, CommitQueue, GROUP_BYTES, Single, Write, with_single};
 use crate::compaction::scheduler::{On, Scheduler};
 use crate::key::{self, KeyBuf, Kind, Seq, check_limits};
-use crate::log::payload::decode;
+use crate::log::payload::{Op, decode};
 use crate::log::{Log, LogPos, LogWriter, Medium, Reserved, Turn};
 use crate::memtable::{MemWriter, Memtable};
 use crate::mutation::{Mutation, broken};
@@ -297,14 +297,17 @@ impl CommitEnv for StoreCommitEnv {
         }
         // Encoded by this process a moment ago: every operation decodes.
         for (op, seq) in decode(write.parts[0]).flatten().zip(first..) {
-            w.mem.insert(op.key, key::hash(op.key), seq, op.kind, op.value);
+            op.insert_into(&mut w.mem, seq);
         }
     }
 
     fn each_key(&self, write: &Write<'_>, mut f: impl FnMut(&[u8], u64, &[u8])) {
         match &write.single {
             Some(s) => f(s.key, s.hash, &[]),
-            None => decode(write.parts[0]).flatten().for_each(|op| f(op.key, key::hash(op.key), &[])),
+            None => decode(write.parts[0]).flatten().for_each(|op| match op {
+                Op::Version { key, .. } => f(key, key::hash(key), &[]),
+                Op::DeleteRange { start, end } => f(start, 0, end),
+            }),
         }
     }
 

@@ -1,13 +1,19 @@
 //! The payload of a frame: the operations of one batch, or of several that were written together.
 //!
 //! A payload is a sequence of operations: `u8 kind, varint length, internal key`, and for a put
-//! `varint length, value`. Each operation takes one sequence number, in order.
+//! `varint length, value`; or [`DELETE_RANGE`] and two internal keys, the first that is deleted and the first behind
+//! those. Each operation takes one sequence number, in order.
 
 use crate::coding::{Reader, put_bytes, put_varint};
-use crate::key::{self, Kind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Prefix};
+use crate::key::{self, Kind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Prefix, Seq};
+use crate::memtable::MemWriter;
+use crate::ranges::is_range;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+
+/// The kind of an operation that deletes a range of keys. Apart from the kinds of versions.
+const DELETE_RANGE: u8 = 8;
 
 /// Appends one operation to a payload.
 #[inline]
@@ -31,13 +37,38 @@ pub(crate) fn encode_internal(out: &mut Vec<u8>, kind: Kind, key: &[u8], value: 
     }
 }
 
-/// One operation of a payload.
+/// Appends the deletion of all internal keys from `start` on and before `end`.
+pub(crate) fn encode_range(out: &mut Vec<u8>, start: &[u8], end: &[u8]) {
+    debug_assert!(is_range(start, end), "only what can be read is written");
+    out.push(DELETE_RANGE);
+    put_bytes(out, start);
+    put_bytes(out, end);
+}
+
+/// One operation of a payload. Keys are internal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Op<'a> {
-    pub kind: Kind,
-    /// The internal key.
-    pub key: &'a [u8],
-    pub value: &'a [u8],
+pub(crate) enum Op<'a> {
+    /// A version of a key.
+    Version { kind: Kind, key: &'a [u8], value: &'a [u8] },
+    /// The deletion of the keys from `start` on and before `end`.
+    DeleteRange { start: &'a [u8], end: &'a [u8] },
+}
+
+impl Op<'_> {
+    /// Inserts it with its sequence number.
+    pub fn insert_into(&self, mem: &mut MemWriter, seq: Seq) {
+        match *self {
+            Op::Version { kind, key, value } => mem.insert(key, key::hash(key), seq, kind, value),
+            Op::DeleteRange { start, end } => mem.delete_range(start, end, seq),
+        }
+    }
+
+    /// The first key that it touches.
+    pub fn first_key(&self) -> &[u8] {
+        match self {
+            Op::Version { key, .. } | Op::DeleteRange { start: key, .. } => key,
+        }
+    }
 }
 
 /// The operations of a payload; ends after the first error.
@@ -69,6 +100,9 @@ impl<'a> Iterator for Ops<'a> {
 #[inline]
 fn take_op<'a>(rest: &mut Reader<'a>) -> std::result::Result<Op<'a>, &'static str> {
     let kind = rest.u8().ok_or("a batch ends early")?;
+    if kind == DELETE_RANGE {
+        return take_range(rest);
+    }
     let key = rest.bytes().ok_or("a key in a batch ends early")?;
     match key::split(key) {
         None => return Err("a key in a batch has no keyspace"),
@@ -76,15 +110,25 @@ fn take_op<'a>(rest: &mut Reader<'a>) -> std::result::Result<Op<'a>, &'static st
         Some(_) => {}
     }
     match kind {
-        0 => Ok(Op { kind: Kind::Delete, key, value: b"" }),
+        0 => Ok(Op::Version { kind: Kind::Delete, key, value: b"" }),
         1 => {
             let value = rest.bytes().ok_or("a value in a batch ends early")?;
             if value.len() > MAX_VALUE_BYTES {
                 return Err("a value in a batch is too long");
             }
-            Ok(Op { kind: Kind::Put, key, value })
+            Ok(Op::Version { kind: Kind::Put, key, value })
         }
         _ => Err("an unknown kind of operation in a batch"),
+    }
+}
+
+#[cold]
+fn take_range<'a>(rest: &mut Reader<'a>) -> std::result::Result<Op<'a>, &'static str> {
+    let mut end_of_range = || rest.bytes().ok_or("a range in a batch ends early");
+    let (start, end) = (end_of_range()?, end_of_range()?);
+    match is_range(start, end) {
+        true => Ok(Op::DeleteRange { start, end }),
+        false => Err("a range in a batch is none"),
     }
 }
 
@@ -99,9 +143,28 @@ mod tests {
         fn any_bytes_decode_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut total = 0;
             for op in decode(&bytes).flatten() {
-                total += op.key.len() + op.value.len();
+                total += match op {
+                    Op::Version { key, value, .. } => key.len() + value.len(),
+                    Op::DeleteRange { start, end } => start.len() + end.len(),
+                };
             }
             prop_assert!(total <= bytes.len());
+        }
+    }
+
+    #[test]
+    fn ranges_read_back_and_what_is_none_is_refused() {
+        let mut b = Vec::new();
+        encode_range(&mut b, b"\0a", b"\0c");
+        encode(&mut b, &Prefix::new(0), Kind::Delete, b"x", b"");
+        let ops: Vec<Op<'_>> = decode(&b).map(|op| op.expect("an operation")).collect();
+        assert_eq!(ops[0], Op::DeleteRange { start: b"\0a", end: b"\0c" });
+        assert_eq!(ops[1], Op::Version { kind: Kind::Delete, key: b"\0x", value: b"" });
+        for (start, end) in [(&b"\0c"[..], &b"\0c"[..]), (b"\0d", b"\0c"), (b"", b"\0"), (b"\0", b"\xF9")] {
+            let mut b = vec![DELETE_RANGE];
+            put_bytes(&mut b, start);
+            put_bytes(&mut b, end);
+            assert_eq!(decode(&b).next(), Some(Err("a range in a batch is none")), "{start:?} {end:?}");
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::table::open_direct;
 const MAGIC: [u8; 8] = *b"ringdbLG";
 /// The version that new segments name. A header is written before the frames that will follow are known, so this is the
 /// lowest one that knows everything that a batch may hold.
-const WRITTEN_VERSION: FormatVersion = FormatVersion::V1;
+const WRITTEN_VERSION: FormatVersion = FormatVersion::V2;
 
 /// How frames reach their file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use super::Remembered;
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::key::Seq;
 use crate::log::LogPos;
+use crate::ranges::{RangeEdit, RangeTombstone};
 use crate::table::meta::TableMeta;
 
 /// One atomic change. Tables are removed before others are added, so a table moves to another level by being
@@ -35,6 +36,8 @@ pub(crate) struct VersionEdit {
     pub log_durable: Option<LogPos>,
     /// Settings of keyspaces by id, in place of those that they had; of the store, under id 0.
     pub settings: Vec<(u32, Remembered)>,
+    /// Range tombstones that come and go. Those of a flush come in the edit that adds its tables.
+    pub ranges: RangeEdit,
 }
 
 mod tag {
@@ -50,6 +53,9 @@ mod tag {
     pub const NEXT_KEYSPACE_ID: u64 = 10;
     pub const LOG_DURABLE: u64 = 11;
     pub const SETTINGS: u64 = 12;
+    pub const RANGE_REMOVED: u64 = 16;
+    pub const RANGE_ADDED: u64 = 17;
+    pub const RANGES_APPLIED: u64 = 18;
 }
 
 impl VersionEdit {
@@ -99,6 +105,17 @@ impl VersionEdit {
             settings.encode(&mut bytes);
             put_bytes(out, &bytes);
         }
+        for seq in &self.ranges.removed {
+            field(out, tag::RANGE_REMOVED, Some(*seq));
+        }
+        for t in &self.ranges.added {
+            put_varint(out, tag::RANGE_ADDED);
+            t.encode(out);
+        }
+        for (id, seq) in &self.ranges.cleared {
+            field(out, tag::RANGES_APPLIED, Some(*id));
+            put_varint(out, *seq);
+        }
     }
 
     /// Reads an edit that fills `bytes`. The error says what is wrong; an unknown field is an error, since
@@ -135,6 +152,9 @@ impl VersionEdit {
                 }
                 None => None,
             },
+            tag::RANGE_REMOVED => r.varint().map(|seq| self.ranges.removed.push(seq)),
+            tag::RANGE_ADDED => RangeTombstone::decode(r).map(|t| self.ranges.added.push(t)),
+            tag::RANGES_APPLIED => r.varint().zip(r.varint()).map(|t| self.ranges.cleared.push(t)),
             _ => return Err(format!("unknown field {tag}")),
         };
         Ok(known)
@@ -188,6 +208,11 @@ pub(super) mod tests {
             next_keyspace_id: Some(501),
             log_durable: Some(LogPos { segment: 300, offset: 1 << 33 }),
             settings: vec![(0, super::super::remembered::tests::sample()), (500, Remembered::default())],
+            ranges: RangeEdit {
+                removed: vec![5, 1 << 40],
+                added: vec![RangeTombstone::new(b"\0a", b"\0b", 6), RangeTombstone::new(b"\0", b"\x01", 7)],
+                cleared: vec![(9, 6), (8, 0)],
+            },
         }
     }
 

@@ -6,6 +6,7 @@ use super::{LEVELS, Remembered, VersionEdit};
 use crate::files::MAX_NUMBER;
 use crate::key::{SEQ_MAX, Seq};
 use crate::log::LogPos;
+use crate::ranges::Live;
 use crate::table::meta::TableMeta;
 
 /// What the manifest says the store is.
@@ -27,6 +28,8 @@ pub(crate) struct ManifestState {
     pub tables: BTreeMap<u64, (u32, TableMeta)>,
     /// Settings of live keyspaces that have some of their own; of the store, under id 0.
     pub settings: BTreeMap<u32, Remembered>,
+    /// Range tombstones.
+    pub ranges: Live,
 }
 
 impl ManifestState {
@@ -43,7 +46,8 @@ impl ManifestState {
         if let Some(n) = numbers.max().filter(|n| *n > MAX_NUMBER) {
             return Err(format!("no store has a file of number {n}"));
         }
-        if let Some(seq) = edit.last_seq.max(edit.flushed_seq).filter(|s| *s > SEQ_MAX) {
+        let applied = edit.ranges.cleared.iter().map(|(_, seq)| *seq).max();
+        if let Some(seq) = edit.last_seq.max(edit.flushed_seq).max(applied).filter(|s| *s > SEQ_MAX) {
             return Err(format!("no write has the sequence number {seq}"));
         }
         let mut removed = BTreeSet::new();
@@ -66,6 +70,8 @@ impl ManifestState {
                 return Err(format!("table {id} is added but is there already"));
             }
         }
+        let stays = |id: &u64| self.tables.contains_key(id) && !removed.contains(id);
+        self.ranges.check(&edit.ranges, |id| added.contains(&id) || stays(&id))?;
         let mut names: BTreeSet<&str> = self
             .keyspaces
             .iter()
@@ -112,6 +118,7 @@ impl ManifestState {
         for (level, meta) in &edit.added {
             self.tables.insert(meta.file_id, (*level, meta.clone()));
         }
+        self.ranges.apply(&edit.ranges, |id| self.tables.contains_key(&id));
         for id in &edit.dropped_keyspaces {
             self.keyspaces.remove(id);
             self.settings.remove(id);
@@ -126,7 +133,8 @@ impl ManifestState {
         self.settings.extend(edit.settings.iter().cloned());
         let raise = |v: &mut u64, to: Option<u64>| *v = (*v).max(to.unwrap_or(0));
         raise(&mut self.log_number, edit.log_number);
-        raise(&mut self.last_seq, edit.last_seq.max(edit.flushed_seq));
+        let newest_range = edit.ranges.added.iter().map(|t| t.seq).max();
+        raise(&mut self.last_seq, edit.last_seq.max(edit.flushed_seq).max(newest_range));
         raise(&mut self.flushed_seq, edit.flushed_seq);
         raise(&mut self.next_file_number, edit.next_file_number);
         self.log_durable = self.log_durable.max(edit.log_durable.unwrap_or_default());
@@ -158,6 +166,7 @@ impl ManifestState {
             next_keyspace_id: Some(self.next_keyspace_id),
             log_durable: (self.log_durable != LogPos::default()).then_some(self.log_durable),
             settings: self.settings.iter().map(|(id, s)| (*id, s.clone())).collect(),
+            ranges: self.ranges.snapshot(),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! [`Version`]: the tables of the store at one moment, immutable and shared.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{ManifestState, VersionEdit};
 use crate::error::{Error, Result};
+use crate::key::Seq;
+use crate::ranges::{RangeEdit, RangeState, RangeTombstone};
 use crate::table::meta::TableMeta;
 
 /// Levels of the tree.
@@ -13,12 +16,14 @@ pub(crate) const LEVELS: usize = 7;
 pub(crate) struct Version<T> {
     /// Level 0 newest first; the others by smallest key, disjoint.
     levels: Vec<Vec<Arc<T>>>,
+    /// The range tombstones that these tables need.
+    ranges: Arc<RangeState>,
 }
 
 impl<T: AsRef<TableMeta>> Version<T> {
     /// Without tables.
     pub fn empty() -> Version<T> {
-        Version { levels: (0..LEVELS).map(|_| vec![]).collect() }
+        Version { levels: (0..LEVELS).map(|_| vec![]).collect(), ranges: Arc::default() }
     }
 
     /// The tables of a state, each made by `open` from its level and description.
@@ -26,8 +31,13 @@ impl<T: AsRef<TableMeta>> Version<T> {
         state: &ManifestState,
         mut open: impl FnMut(u32, &TableMeta) -> Result<Arc<T>>,
     ) -> Result<Version<T>> {
-        let added = state.tables.values().cloned().collect();
-        Version::empty().apply(&VersionEdit { added, ..VersionEdit::default() }, &mut open)
+        let edit = VersionEdit {
+            added: state.tables.values().cloned().collect(),
+            flushed_seq: Some(state.flushed_seq),
+            ranges: state.ranges.snapshot(),
+            ..VersionEdit::default()
+        };
+        Version::empty().apply(&edit, &mut open)
     }
 
     /// The version after `edit`. Added tables are made by `open`, except those that the edit only moves to
@@ -68,13 +78,48 @@ impl<T: AsRef<TableMeta>> Version<T> {
                 arrange(i, tables)?;
             }
         }
-        Ok(Version { levels })
+        let ids: BTreeSet<u64> = match self.ranges.is_empty() && edit.ranges == RangeEdit::default() {
+            true => BTreeSet::new(),
+            false => levels.iter().flatten().map(|t| t.as_ref().as_ref().file_id).collect(),
+        };
+        let is_table = |id| ids.contains(&id);
+        self.ranges.live.check(&edit.ranges, is_table).map_err(Error::Invalid)?;
+        let through = self.ranges.through.max(edit.flushed_seq.unwrap_or(0));
+        let ranges = Arc::new(self.ranges.after(&edit.ranges, is_table, through));
+        Ok(Version { levels, ranges })
+    }
+
+    /// The range tombstones.
+    pub fn ranges(&self) -> &Arc<RangeState> {
+        &self.ranges
+    }
+
+    /// Those of the live range tombstones that none of these tables needs.
+    pub fn dead_ranges(&self) -> Vec<Seq> {
+        let live = self.ranges.live.tombstones.values();
+        live.filter(|t| !self.needs(t)).map(|t| t.seq).collect()
+    }
+
+    /// Whether a table may hold an entry that `t` covers and that is older.
+    fn needs(&self, t: &RangeTombstone) -> bool {
+        let meta = |table: &Arc<T>| -> bool {
+            let m: &TableMeta = table.as_ref().as_ref();
+            self.ranges.needs(t, m.file_id, m.min_seq, (&m.smallest, &m.largest))
+        };
+        self.levels.iter().enumerate().any(|(level, tables)| {
+            let from = match level {
+                0 => 0,
+                _ => tables.partition_point(|t2| *t2.as_ref().as_ref().largest < *t.start),
+            };
+            let inside = |t2: &&Arc<T>| level == 0 || *t2.as_ref().as_ref().smallest < *t.end;
+            tables[from..].iter().take_while(inside).any(meta)
+        })
     }
 
     /// These levels, whether they are in order or not.
     #[cfg(test)]
     pub fn unchecked(levels: Vec<Vec<Arc<T>>>) -> Version<T> {
-        Version { levels }
+        Version { levels, ranges: Arc::default() }
     }
 
     /// All levels: level 0 newest first, the others by smallest key.

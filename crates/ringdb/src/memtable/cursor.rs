@@ -52,6 +52,11 @@ impl MemCursor {
         }
     }
 
+    /// See [`Memtable::newest_version`].
+    pub fn newest_version(&self) -> Seq {
+        self.memtable.newest_version()
+    }
+
     /// Copies the leaf that `toward` leads to; returns where its key is or belongs in it.
     fn copy_toward(&mut self, toward: Toward<'_>) -> usize {
         let m = &*self.memtable;

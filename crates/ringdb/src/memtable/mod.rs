@@ -18,9 +18,11 @@ mod tests;
 
 use crate::cache::{Cache, Charge, Owner};
 use crate::key::{Kind, Seq};
+use crate::ranges::{Growing, GrowingWriter, RangeTombstone, Ranges};
 use bloom::Bloom;
 use btree::{BTree, LastInsert};
 pub(crate) use cursor::MemCursor;
+use latchfree::epoch::Collector;
 use latchfree::{AppendArena, ArenaWriter};
 use record::Record;
 use std::sync::Arc;
@@ -31,6 +33,8 @@ const CHUNKS: u64 = 16;
 const LEAST_CHUNK: u64 = 64 << 10;
 /// What an entry takes besides its key and value, about: the record's header, and its share of a node.
 const ENTRY_BYTES: usize = 56;
+/// What a range tombstone takes besides its keys, about.
+const RANGE_BYTES: usize = 200;
 
 /// The newest writes, sorted.
 pub(crate) struct Memtable {
@@ -38,6 +42,11 @@ pub(crate) struct Memtable {
     tree: BTree,
     arena: Arc<AppendArena>,
     entries: AtomicU64,
+    /// The sequence number of the newest version.
+    newest: AtomicU64,
+    ranges: Growing,
+    /// Under whose guards range tombstones are read.
+    collector: Collector,
     /// Dropped last: it counts what is freed with the others.
     charge: Option<Charge>,
 }
@@ -47,6 +56,7 @@ pub(crate) struct MemWriter {
     memtable: Arc<Memtable>,
     arena: ArenaWriter,
     last: LastInsert,
+    ranges: GrowingWriter,
     /// Bytes that may be inserted before the charge has to be looked at.
     paid: usize,
 }
@@ -64,21 +74,34 @@ impl Memtable {
     /// An empty memtable, meant to be replaced at about `expected_bytes`, and its writer. Counted in no budget.
     #[allow(clippy::new_ret_no_self)]
     pub fn new(expected_bytes: u64) -> (Arc<Memtable>, MemWriter) {
-        Memtable::with_charge(expected_bytes, None)
+        Memtable::with_charge(expected_bytes, None, Collector::new())
     }
 
     /// The same, counted in the budget of `cache`.
     pub fn charged(expected_bytes: u64, cache: &Arc<Cache>) -> (Arc<Memtable>, MemWriter) {
-        Memtable::with_charge(expected_bytes, Some(cache.charge(Owner::Memtables, 0)))
+        let charge = cache.charge(Owner::Memtables, 0);
+        Memtable::with_charge(expected_bytes, Some(charge), cache.collector().clone())
     }
 
-    fn with_charge(expected_bytes: u64, charge: Option<Charge>) -> (Arc<Memtable>, MemWriter) {
+    fn with_charge(
+        expected_bytes: u64,
+        charge: Option<Charge>,
+        collector: Collector,
+    ) -> (Arc<Memtable>, MemWriter) {
         let (arena, writer) = AppendArena::with_chunks((expected_bytes / CHUNKS).max(LEAST_CHUNK) as usize);
         let bloom = Bloom::new(expected_bytes);
-        let entries = AtomicU64::new(0);
-        let memtable = Arc::new(Memtable { bloom, tree: BTree::new(), arena, entries, charge });
-        let (arena, last) = (writer, LastInsert::default());
-        (Arc::clone(&memtable), MemWriter { memtable, arena, last, paid: 0 })
+        let memtable = Arc::new(Memtable {
+            bloom,
+            tree: BTree::new(),
+            arena,
+            entries: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
+            ranges: Growing::new(),
+            collector,
+            charge,
+        });
+        let (arena, last, ranges) = (writer, LastInsert::default(), GrowingWriter::default());
+        (Arc::clone(&memtable), MemWriter { memtable, arena, last, ranges, paid: 0 })
     }
 
     /// The newest version of an internal key with a sequence number of at most `seq`; `hash` is `key::hash(key)`.
@@ -111,14 +134,14 @@ impl Memtable {
         self.tree.share_before(key, &self.arena)
     }
 
-    /// Bytes of records and tree nodes in use.
+    /// Bytes of records, tree nodes and range tombstones in use.
     pub fn bytes(&self) -> u64 {
-        self.arena.bytes() + self.tree.bytes()
+        self.arena.bytes() + self.tree.bytes() + self.ranges.bytes()
     }
 
     /// Bytes of memory that it takes.
     pub fn reserved(&self) -> u64 {
-        self.arena.reserved() + self.tree.reserved() + self.bloom.bytes()
+        self.arena.reserved() + self.tree.reserved() + self.bloom.bytes() + self.ranges.bytes()
     }
 
     /// Number of versions.
@@ -126,9 +149,31 @@ impl Memtable {
         self.entries.load(Relaxed)
     }
 
-    /// Whether nothing was inserted.
+    /// Whether nothing was inserted, neither versions nor range tombstones.
     pub fn is_empty(&self) -> bool {
-        self.entries() == 0
+        self.entries() == 0 && !self.has_ranges()
+    }
+
+    /// The sequence number of the newest version; those inserted meanwhile may be newer.
+    pub fn newest_version(&self) -> Seq {
+        self.newest.load(Relaxed)
+    }
+
+    /// Whether there are range tombstones.
+    #[inline]
+    pub fn has_ranges(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
+    /// The newest range tombstone of sequence number `upto` or lower that covers an internal key; 0 if there is none.
+    #[inline]
+    pub fn newest_range(&self, key: &[u8], upto: Seq) -> Seq {
+        if self.ranges.is_empty() { 0 } else { self.ranges.newest(key, upto) }
+    }
+
+    /// The range tombstones that are there now.
+    pub fn ranges(&self) -> Arc<Ranges> {
+        self.ranges.get()
     }
 
     /// A cursor over all versions, those inserted meanwhile partly included.
@@ -166,6 +211,15 @@ impl MemWriter {
             unreachable!("the only writer");
         }
         m.entries.store(m.entries() + 1, Relaxed);
+        m.newest.store(seq, Relaxed);
+    }
+
+    /// Adds a range tombstone, newer than all that was inserted.
+    pub fn delete_range(&mut self, start: &[u8], end: &[u8], seq: Seq) {
+        // What its neighbours take grows with it while sets are merged.
+        self.pay(2 * (start.len() + end.len() + RANGE_BYTES));
+        let m = &*self.memtable;
+        m.ranges.add(&mut self.ranges, &m.collector, RangeTombstone::new(start, end, seq));
     }
 
     /// Charges memory for `bytes` that are about to be inserted, together with that for the next ones.

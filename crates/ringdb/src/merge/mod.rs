@@ -60,6 +60,15 @@ impl<C: Cursor> MergeCursor<C> {
         &mut self.sources[current]
     }
 
+    /// Moves the source whose version it stands on further in the direction in which the merge goes. Only when valid.
+    pub fn move_current(&mut self, f: impl FnOnce(&mut C) -> Result<()>) -> Result<()> {
+        let current = self.current();
+        let r = f(&mut self.sources[current]);
+        self.check(r)?;
+        self.moved();
+        Ok(())
+    }
+
     /// Takes up the sources where they stand: each at its first version at or after one place.
     pub fn start_forward(&mut self) {
         self.start(false);

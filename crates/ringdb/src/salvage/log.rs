@@ -1,5 +1,6 @@
 //! The log's frames, in order, as far as nothing is missing between them; and those behind a gap if asked for.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::log::payload::decode;
 use crate::log::{LogPos, Lost, ReplayFrom, frames_behind_gap, number_in_header, replay};
 use crate::manifest::ManifestState;
 use crate::memtable::{MemWriter, Memtable};
+use crate::ranges::RangeTombstone;
 use crate::settings::SettingsMap;
 use crate::sync::lock;
 use crate::table::{Reads, TableParts, TableScan};
@@ -27,6 +29,7 @@ pub(super) struct Frames {
     /// Tables to be removed at the end.
     pub spilled: Vec<PathBuf>,
     pub last_seq: Seq,
+    pub ranges: BTreeMap<Seq, RangeTombstone>,
 }
 
 /// Reads the segments; what is lost goes to the ledger.
@@ -37,8 +40,7 @@ pub(super) fn read(
     (state, whole): (&ManifestState, bool),
     settings: &Arc<SettingsMap>,
 ) -> Result<Frames> {
-    let mut sink =
-        Sink { job, settings, open: None, done: Vec::new(), spilled: Vec::new(), last_seq: 0, entries: 0 };
+    let mut sink = Sink::new(job, settings);
     // What is in tables is skipped if it is there for sure. Frames are a whole end of the history, so taking them
     // twice brings nothing old back.
     let tables_whole = whole && shared.sources.iter().all(|s| !s.missing);
@@ -171,11 +173,17 @@ struct Sink<'a, 'j> {
     open: Option<(Arc<Memtable>, MemWriter)>,
     done: Vec<Input>,
     spilled: Vec<PathBuf>,
+    ranges: BTreeMap<Seq, RangeTombstone>,
     last_seq: Seq,
     entries: u64,
 }
 
-impl Sink<'_, '_> {
+impl<'a, 'j> Sink<'a, 'j> {
+    fn new(job: &'a Job<'j>, settings: &'a Arc<SettingsMap>) -> Sink<'a, 'j> {
+        let (done, spilled, ranges) = Default::default();
+        Sink { job, settings, open: None, done, spilled, ranges, last_seq: 0, entries: 0 }
+    }
+
     fn frame(&mut self, first: Seq, payload: &[u8]) -> Result<()> {
         if self.open.as_ref().is_some_and(|(m, _)| m.bytes() >= MEMTABLE_BYTES) {
             self.spill()?;
@@ -186,7 +194,7 @@ impl Sink<'_, '_> {
             return Ok(());
         }
         for (seq, op) in (first..).zip(decode(payload).flatten()) {
-            writer.insert(op.key, key::hash(op.key), seq, op.kind, op.value);
+            op.insert_into(writer, seq);
             self.last_seq = self.last_seq.max(seq);
             self.entries += 1;
         }
@@ -196,6 +204,7 @@ impl Sink<'_, '_> {
     /// Writes the memtable to a table.
     fn spill(&mut self) -> Result<()> {
         let Some((mem, _)) = self.open.take() else { return Ok(()) };
+        self.take_ranges(&mem);
         let mut cursor = mem.cursor();
         cursor.seek_to_first()?;
         let mut out = Output::new(self.job.files, self.settings.clone());
@@ -224,8 +233,14 @@ impl Sink<'_, '_> {
 
     fn finish(mut self) -> Result<Frames> {
         if let Some((mem, _)) = self.open.take() {
+            self.take_ranges(&mem);
             self.done.push(Box::new(mem.cursor()));
         }
-        Ok(Frames { cursors: self.done, spilled: self.spilled, last_seq: self.last_seq })
+        let Sink { done, spilled, ranges, last_seq, .. } = self;
+        Ok(Frames { cursors: done, spilled, last_seq, ranges })
+    }
+
+    fn take_ranges(&mut self, mem: &Memtable) {
+        self.ranges.extend(mem.ranges().all().map(|t| (t.seq, t.clone())));
     }
 }

@@ -15,6 +15,7 @@ mod output;
 mod report;
 mod table;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use crate::key::{self, Kind, Seq};
 use crate::manifest::{ManifestFile, ManifestState};
 use crate::merge::MergeCursor;
 use crate::options::{Compression, KeyspaceOptions};
+use crate::ranges::{RangeSet, RangeTombstone, Sweep};
 use crate::settings::{SettingsMap, TableSettings};
 use crate::store_dir::StoreDir;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -230,7 +232,15 @@ impl Job<'_> {
         let mut inputs = frames.cursors;
         let runs = runs(&shared.sources);
         inputs.extend(runs.into_iter().map(|tables| Box::new(Run::new(&shared, tables)) as Input));
-        let (tables, ids, max_seq) = self.merge(inputs, &state, writer)?;
+        let mut ranges = frames.ranges;
+        if whole {
+            ranges.extend(state.ranges.tombstones.clone());
+        } else {
+            // Those of another time may be older than what has taken the number 0 since.
+            let note = "the list of range deletions is lost: what they had removed since they were flushed may be back";
+            lock(&shared.ledger).report.notes.push(note.into());
+        }
+        let (tables, ids, max_seq) = self.merge(inputs, ranges, &state, writer)?;
         let mut files = lock(&self.files.made);
         let spilled: Vec<PathBuf> = frames.spilled;
         files.retain(|f| !spilled.contains(f));
@@ -250,13 +260,16 @@ impl Job<'_> {
         Ok(ledger.finish(&shared.sources))
     }
 
-    /// Writes the newest version of each key; the tables, the ids of the keyspaces met, the largest sequence number.
+    /// Writes the newest version of each key, unless a range tombstone hides it; the tables, the ids of the keyspaces
+    /// met, the largest sequence number.
     fn merge(
         &self,
         inputs: Vec<Input>,
+        ranges: BTreeMap<Seq, RangeTombstone>,
         state: &ManifestState,
         settings: Arc<SettingsMap>,
     ) -> Result<(Vec<TableMeta>, Vec<u32>, Seq)> {
+        let mut ranges = Sweep::new(&Arc::new(RangeSet::new(ranges.into_values().collect())));
         let mut merge = MergeCursor::new(inputs);
         merge.seek_to_first()?;
         let mut out = Output::new(self.files, settings);
@@ -267,7 +280,8 @@ impl Job<'_> {
             let key = merge.key();
             if last.as_deref() != Some(key) {
                 let id = key::split(key).map(|(id, _)| id).filter(|id| !state.dropped.contains(id));
-                if let (Some(id), Kind::Put) = (id, merge.kind()) {
+                let hidden = ranges.covering(key).last().is_some_and(|t| *t > merge.seq());
+                if let (Some(id), Kind::Put, false) = (id, merge.kind(), hidden) {
                     if ids.last() != Some(&id) {
                         ids.push(id);
                     }
@@ -362,5 +376,7 @@ fn new_state(
         keyspaces,
         dropped: Default::default(),
         tables: tables.into_iter().map(|m| (m.file_id, (output::LEVEL, m))).collect(),
+        // They have been applied.
+        ranges: Default::default(),
     }
 }

@@ -30,6 +30,7 @@ mod looks;
 mod power_cut;
 mod pressure;
 mod proofs;
+mod ranges;
 mod reads;
 mod recovery;
 mod settings;

@@ -67,12 +67,37 @@ impl Generator {
     }
 
     fn item(&mut self, delete_one_in: u64) -> Item {
+        if self.rng.chance(25) {
+            return Item {
+                keyspace: self.keyspace(),
+                key: Key::new(),
+                value: None,
+                range: Some(self.deleted()),
+            };
+        }
         let (keyspace, key) = (self.keyspace(), self.key());
         let value = (!self.rng.chance(delete_one_in)).then(|| self.value());
         if value.is_some() && self.known.len() < 3000 {
             self.known.push(key.clone());
         }
-        Item { keyspace, key, value }
+        Item { keyspace, key, value, range: None }
+    }
+
+    /// Mostly a few keys side by side, so that there is something left; at times all that there are.
+    fn deleted(&mut self) -> Limits {
+        if self.known.is_empty() || self.rng.chance(12) {
+            return self.limits();
+        }
+        let mut from = self.rng.pick(&self.known).clone();
+        from.truncate(1.max(self.rng.below(24) as usize));
+        let mut to = from.clone();
+        match (to.pop(), self.rng.below(3)) {
+            (Some(last), 0) if last < 255 => to.push(last + 1),
+            (Some(last), _) => to.extend([last, self.rng.below(256) as u8]),
+            (None, _) => to.push(0),
+        }
+        let bound = |k, with| if with { Bound::Included(k) } else { Bound::Excluded(k) };
+        (bound(from, !self.rng.chance(4)), bound(to, self.rng.chance(3)))
     }
 
     fn limits(&mut self) -> Limits {

@@ -206,9 +206,14 @@ fn what_is_written_down_reads_back() {
         let text = to_text(&ops, &settings, "why\nand why");
         assert_eq!(from_text(&text), Ok((Some(settings), ops)));
     }
-    for wrong in
-        ["put", "put nowhere \"k\" 1:1", "get users@9 \"k\"", "scan users .. with:k forward 3", "flush now"]
-    {
+    for wrong in [
+        "put",
+        "put nowhere \"k\" 1:1",
+        "get users@9 \"k\"",
+        "scan users .. with:k forward 3",
+        "delete_range users ..",
+        "flush now",
+    ] {
         assert!(from_text(wrong).is_err(), "{wrong}");
     }
 }
@@ -225,7 +230,7 @@ impl Subject for Forgetful {
     fn run(&mut self, op: &Op) -> String {
         self.flushed |= *op == Op::Flush;
         if let (Op::Batch { durability, items }, true) = (op, self.flushed) {
-            let kept = |i: &&Item| !(i.keyspace == 1 && i.value.is_none());
+            let kept = |i: &&Item| !(i.keyspace == 1 && i.value.is_none() && i.range.is_none());
             if items.iter().any(|i| i.keyspace != 1) {
                 let items = items.iter().filter(kept).cloned().collect();
                 return self.inner.run(&Op::Batch { durability: *durability, items });

@@ -179,9 +179,16 @@ fn each_key(op: &mut Op, f: &mut dyn FnMut(&mut Key)) {
         Bound::Included(k) | Bound::Excluded(k) => f(k),
         Bound::Unbounded => {}
     };
+    let of_item = |item: &mut Item, f: &mut dyn FnMut(&mut Key)| match &mut item.range {
+        Some(limits) => {
+            bound(&mut limits.0, f);
+            bound(&mut limits.1, f);
+        }
+        None => f(&mut item.key),
+    };
     match op {
-        Op::Put(item) => f(&mut item.key),
-        Op::Batch { items, .. } => items.iter_mut().for_each(|i| f(&mut i.key)),
+        Op::Put(item) => of_item(item, f),
+        Op::Batch { items, .. } => items.iter_mut().for_each(|i| of_item(i, f)),
         Op::Get { key, .. } => f(key),
         Op::MultiGet { keys, .. } => keys.iter_mut().for_each(f),
         Op::Prefix { prefix, .. } => f(prefix),

@@ -35,12 +35,14 @@ impl Val {
     }
 }
 
-/// A put, or a delete (no value), in a keyspace.
+/// A put or a delete (no value) of a key in a keyspace, or the deletion of a range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     pub keyspace: usize,
+    /// Empty if it is a range.
     pub key: Key,
     pub value: Option<Val>,
+    pub range: Option<Limits>,
 }
 
 /// A keyspace, now or as a snapshot sees it.
@@ -139,6 +141,9 @@ impl Display for Quoted<'_> {
 impl Display for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, key) = (KEYSPACES[self.keyspace], Quoted(&self.key));
+        if let Some(limits) = &self.range {
+            return write!(f, "delete_range {name} {}", Bounds(limits));
+        }
         match self.value {
             Some(v) => write!(f, "put {name} {key} {}:{}", v.len, v.seed),
             None => write!(f, "delete {name} {key}"),
@@ -333,7 +338,12 @@ impl<'a> Words<'a> {
         } else {
             None
         };
-        Ok(Item { keyspace, key, value })
+        Ok(Item { keyspace, key, value, range: None })
+    }
+
+    fn range(&mut self) -> Result<Item, String> {
+        let (keyspace, range) = (self.keyspace()?, Some(self.limits()?));
+        Ok(Item { keyspace, key: Key::new(), value: None, range })
     }
 }
 
@@ -343,6 +353,7 @@ pub fn parse(line: &str) -> Result<Op, String> {
     let op = match w.next()? {
         "put" => Op::Put(w.item(true)?),
         "delete" => Op::Put(w.item(false)?),
+        "delete_range" => Op::Put(w.range()?),
         "batch" => {
             let durability = match w.next()? {
                 "usual" => None,
@@ -356,6 +367,7 @@ pub fn parse(line: &str) -> Result<Op, String> {
                 items.push(match word {
                     "put" => w.item(true)?,
                     "delete" => w.item(false)?,
+                    "delete_range" => w.range()?,
                     other => return Err(w.wrong(other)),
                 });
             }

@@ -1,6 +1,7 @@
 //! A real store as the subject of operations.
 
 use std::fmt::Write;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use ringdb::engineswap::Io;
@@ -155,6 +156,16 @@ impl Store {
         }
         let Some(k) = &self.keyspaces[item.keyspace] else { return };
         let value = item.value.map(|v| v.bytes());
+        if let Some(limits) = &item.range {
+            let all = matches!(limits, (Bound::Unbounded, Bound::Unbounded));
+            let deleted = match (item.keyspace, all) {
+                (0, true) => self.db().clear(),
+                (0, false) => self.db().delete_range(limits.clone()),
+                (_, true) => k.clear(),
+                (_, false) => k.delete_range(limits.clone()),
+            };
+            return deleted.expect("delete_range");
+        }
         match (item.keyspace, value) {
             // The calls of `Db` itself, which are the default keyspace's.
             (0, Some(v)) => self.db().put(&item.key, v).expect("put"),
@@ -168,6 +179,10 @@ impl Store {
         let mut batch = WriteBatch::new();
         for item in items {
             let Some(k) = &self.keyspaces[item.keyspace] else { continue };
+            if let Some(limits) = &item.range {
+                batch.delete_range_in(k, limits.clone());
+                continue;
+            }
             match item.value.map(|v| v.bytes()) {
                 Some(v) => batch.put_in(k, &item.key, v),
                 None => batch.delete_in(k, &item.key),

@@ -100,6 +100,10 @@ impl Model {
     fn write(&mut self, item: &Item) {
         let Some(id) = self.live[item.keyspace] else { return };
         let map = self.content.entry(id).or_default();
+        if let Some(limits) = &item.range {
+            within(map, limits).iter().for_each(|(k, _)| drop(map.remove(k)));
+            return;
+        }
         match item.value {
             Some(v) => drop(map.insert(item.key.clone(), v.bytes())),
             None => drop(map.remove(&item.key)),

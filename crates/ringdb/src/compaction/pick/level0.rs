@@ -3,12 +3,17 @@
 use std::sync::Arc;
 
 use super::damage::above_each_other;
-use super::{Busy, Merge, Pick, Reason, Shape, bytes, meta, overlap, overlapping, overlapping_range, span};
+use super::{
+    Busy, Merge, Pick, PickContext, Reason, Shape, bytes, meta, overlap, overlapping, overlapping_range, span,
+};
 use crate::table::meta::TableMeta;
 
 /// Runs from which the newest of level 0 are merged among themselves while its way down is taken, as multiples of
 /// the trigger.
 const WITHIN_FROM: usize = 2;
+
+/// Tombstones in one table that make a scan slow. Fewer are not worth a compaction of their own.
+const MANY_TOMBSTONES: u64 = 1024;
 
 /// Level 0 into the base level; while that is not possible and runs pile up, some runs into one.
 pub(super) fn pick<T: AsRef<TableMeta>>(
@@ -17,9 +22,32 @@ pub(super) fn pick<T: AsRef<TableMeta>>(
     busy: &Busy,
     base: usize,
 ) -> Option<Pick<T>> {
-    moves(levels, shape, busy, base)
-        .or_else(|| down(levels, shape, busy, base))
+    moves(levels, shape, busy, base, Reason::Level0)
+        .or_else(|| down(levels, shape, busy, base, Reason::Level0))
         .or_else(|| within(levels.first()?, shape, busy))
+}
+
+/// Level 0 into the base level, once the store is quiet, for the sake of a table of which a large share is tombstones
+/// that no view needs: where they lie many in a row, a scan has to step over all of them. Each time some tables leave
+/// the level, so it comes to an end.
+pub(super) fn tombstones<T: AsRef<TableMeta>>(
+    levels: &[Vec<Arc<T>>],
+    busy: &Busy,
+    context: &PickContext,
+    base: usize,
+    shape: &Shape,
+) -> Option<Pick<T>> {
+    let many = |t: &Arc<T>| {
+        let m = meta(t);
+        m.max_seq <= context.oldest_view
+            && m.tombstones >= MANY_TOMBSTONES
+            && m.tombstones.saturating_mul(4) >= m.entries
+    };
+    if !context.quiet || !levels.first()?.iter().any(many) {
+        return None;
+    }
+    let reason = Reason::Tombstones;
+    moves(levels, shape, busy, base, reason).or_else(|| down(levels, shape, busy, base, reason))
 }
 
 /// Tables that overlap neither an older run nor the base level.
@@ -28,6 +56,7 @@ fn moves<T: AsRef<TableMeta>>(
     shape: &Shape,
     busy: &Busy,
     base: usize,
+    reason: Reason,
 ) -> Option<Pick<T>> {
     let (zero, below) = (levels.first()?, levels.get(base)?);
     let movable = |i: usize| {
@@ -39,7 +68,7 @@ fn moves<T: AsRef<TableMeta>>(
             && !zero[i + 1..].iter().any(|older| overlap(meta(older), m))
     };
     let tables: Vec<Arc<T>> = (0..zero.len()).filter(|&i| movable(i)).map(|i| Arc::clone(&zero[i])).collect();
-    (!tables.is_empty()).then_some(Pick::Move { from: 0, to: base, tables, reason: Reason::Level0 })
+    (!tables.is_empty()).then_some(Pick::Move { from: 0, to: base, tables, reason })
 }
 
 /// The oldest runs, as many as a compaction may have, with what they overlap in the base level.
@@ -48,6 +77,7 @@ fn down<T: AsRef<TableMeta>>(
     shape: &Shape,
     busy: &Busy,
     base: usize,
+    reason: Reason,
 ) -> Option<Pick<T>> {
     let (zero, below) = (levels.first()?, levels.get(base)?);
     let mut size = 0;
@@ -67,7 +97,7 @@ fn down<T: AsRef<TableMeta>>(
     if !below.is_empty() {
         inputs.push((base, below.to_vec()));
     }
-    Some(Pick::Merge(Merge { inputs, output: base, reason: Reason::Level0 }))
+    Some(Pick::Merge(Merge { inputs, output: base, reason }))
 }
 
 /// The newest runs into one, so that reads and writers do not suffer while the way down is taken.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::reclaim::{alone, touches_dropped};
+use super::reclaim::{alone, has_deleted, touches_dropped};
 use super::{
     Busy, LAST, LEVELS, Merge, Pick, PickContext, Reason, Shape, bytes, damage, meta, overlapping,
     overlapping_range, span, targets,
@@ -77,7 +77,8 @@ fn step<T: AsRef<TableMeta>>(
     let last = levels.get(LAST).map(Vec::as_slice).unwrap_or_default();
     let worth = |t: &&Arc<T>| {
         let m = meta(t);
-        wanted(t) && (touches_dropped(m, context) || m.tombstones > 0 && m.max_seq <= context.oldest_view)
+        let tombstones = m.tombstones > 0 && m.max_seq <= context.oldest_view;
+        wanted(t) && (touches_dropped(m, context) || tombstones || has_deleted(m, context))
     };
     match last.iter().find(worth) {
         None => Manual::Done,

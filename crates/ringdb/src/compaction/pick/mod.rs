@@ -3,9 +3,9 @@
 //! Levels have dynamic targets ([`targets`]). The level most above its target goes first: level 0 into the base
 //! level, any other into the next, starting from the table that overlaps least below it. A table that overlaps
 //! nothing there is moved without being rewritten. When no level is above its target, tables that are worth it for
-//! the space they hold (tombstones, dropped keyspaces) are rewritten, and many small tables side by side become one.
-//! Nothing is picked that a running compaction
-//! reads, or whose output could overlap the output of a running one; nor a damaged table ([`damage`]).
+//! the space they hold (tombstones, deleted ranges, dropped keyspaces) are rewritten, and many small tables side by
+//! side become one. What is dear for what it brings waits until the store is quiet. Nothing is picked that a running
+//! compaction reads, or whose output could overlap the output of a running one; nor a damaged table ([`damage`]).
 
 mod damage;
 mod level0;
@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::key::Seq;
+use crate::ranges::RangeState;
 use crate::settings::SettingsMap;
 use crate::table::meta::TableMeta;
 
@@ -62,6 +63,8 @@ pub(crate) enum Reason {
     Size,
     /// Many tombstones that can go.
     Tombstones,
+    /// Ranges that were deleted.
+    RangeTombstones,
     /// Entries of a dropped keyspace.
     DroppedKeyspace,
     /// It reaches over the end of a damaged table's range.
@@ -74,11 +77,12 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 9] = [
         Reason::Level0,
         Reason::WithinLevel0,
         Reason::Size,
         Reason::Tombstones,
+        Reason::RangeTombstones,
         Reason::DroppedKeyspace,
         Reason::Damage,
         Reason::SmallTables,
@@ -92,6 +96,7 @@ impl Reason {
             Reason::WithinLevel0 => "within level 0",
             Reason::Size => "size",
             Reason::Tombstones => "tombstones",
+            Reason::RangeTombstones => "range tombstones",
             Reason::DroppedKeyspace => "dropped keyspace",
             Reason::Damage => "damage",
             Reason::SmallTables => "small tables",
@@ -114,8 +119,8 @@ pub(crate) struct Merge<T> {
 /// What to do next.
 #[derive(Debug)]
 pub(crate) enum Pick<T> {
-    /// Tables that nobody can read any more, with their levels.
-    Delete(Vec<(usize, Arc<T>)>),
+    /// Tables of which nobody can see anything any more, with their levels.
+    Delete(Vec<(usize, Arc<T>)>, Reason),
     /// Tables that go to another level as they are.
     Move { from: usize, to: usize, tables: Vec<Arc<T>>, reason: Reason },
     /// Tables to merge.
@@ -126,7 +131,7 @@ impl<T> Pick<T> {
     /// The tables it takes, with their levels.
     pub fn inputs(&self) -> Vec<(usize, &Arc<T>)> {
         match self {
-            Pick::Delete(tables) => tables.iter().map(|(l, t)| (*l, t)).collect(),
+            Pick::Delete(tables, _) => tables.iter().map(|(l, t)| (*l, t)).collect(),
             Pick::Move { from, tables, .. } => tables.iter().map(|t| (*from, t)).collect(),
             Pick::Merge(m) => m.inputs.iter().flat_map(|(l, ts)| ts.iter().map(move |t| (*l, t))).collect(),
         }
@@ -135,7 +140,7 @@ impl<T> Pick<T> {
     /// Why it was picked.
     pub fn reason(&self) -> Reason {
         match self {
-            Pick::Delete(_) => Reason::DroppedKeyspace,
+            Pick::Delete(_, reason) => *reason,
             Pick::Move { reason, .. } => *reason,
             Pick::Merge(m) => m.reason,
         }
@@ -144,7 +149,7 @@ impl<T> Pick<T> {
     /// The level that gets tables.
     pub fn output(&self) -> Option<usize> {
         match self {
-            Pick::Delete(_) => None,
+            Pick::Delete(..) => None,
             Pick::Move { to, .. } => Some(*to),
             Pick::Merge(m) => Some(m.output),
         }
@@ -156,7 +161,7 @@ impl<T> Pick<T> {
         T: AsRef<TableMeta>,
     {
         match self {
-            Pick::Delete(_) => vec![],
+            Pick::Delete(..) => vec![],
             Pick::Move { tables, .. } => tables.iter().filter_map(|t| span(std::iter::once(t))).collect(),
             Pick::Merge(_) => span(self.inputs().into_iter().map(|(_, t)| t)).into_iter().collect(),
         }
@@ -219,6 +224,10 @@ pub(crate) struct PickContext {
     pub dropped: Vec<u32>,
     /// Tables that cannot be read and stay where they are.
     pub damaged: BTreeSet<u64>,
+    /// The range tombstones of the tables.
+    pub ranges: Arc<RangeState>,
+    /// Nothing was flushed for a while, or somebody waits until nothing is left to do.
+    pub quiet: bool,
 }
 
 /// The most useful thing to do, if anything is.
@@ -230,8 +239,10 @@ pub(crate) fn pick<T: AsRef<TableMeta>>(
 ) -> Option<Pick<T>> {
     let (with_damaged, stuck) = (busy.and(&context.damaged), damage::ranges(levels, &context.damaged));
     let busy = with_damaged.as_ref().unwrap_or(busy);
-    if let Some(p) = reclaim::delete(levels, busy, context) {
-        return Some(p);
+    let delete =
+        reclaim::delete(levels, busy, context).or_else(|| reclaim::delete_ranges(levels, busy, context));
+    if delete.is_some() {
+        return delete;
     }
     let targets = targets(levels, shape);
     let mut scores = targets.scores(levels, shape, |t| busy.table(t));
@@ -249,7 +260,15 @@ pub(crate) fn pick<T: AsRef<TableMeta>>(
             return p;
         }
     }
-    let reclaim = reclaim::pick(levels, shape, busy, context);
+    let reclaim = reclaim::pick(levels, shape, busy, context)
+        .or_else(|| reclaim::ranges(levels, busy, context))
+        .or_else(|| {
+            if stuck.is_empty() {
+                level0::tombstones(levels, busy, context, targets.base, shape)
+            } else {
+                None
+            }
+        });
     // Between damaged tables small ones are what the cuts around those make, and would again.
     reclaim.or_else(|| if stuck.is_empty() { reclaim::small(levels, shape, busy) } else { None })
 }

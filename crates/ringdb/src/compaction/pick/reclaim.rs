@@ -1,11 +1,20 @@
 //! Tables worth rewriting for the space that they hold.
+//!
+//! A range tombstone is applied to a table at most once: the outputs of a merge have it behind them, which the version
+//! remembers ([`RangeState`](crate::ranges::RangeState)). It counts from when no view needs what it covers. So what is
+//! picked for it makes progress, and comes to an end. To rewrite a table for one small range is dear. While the store
+//! is busy, only tables are rewritten of which an end is covered: of a large range these are two in each level, between
+//! tables that are dropped. The rest waits until nothing has been flushed for a while, or there are many tombstones.
 
 use std::sync::Arc;
 
 use super::{Busy, LAST, Merge, Pick, PickContext, Reason, Shape, bytes, into_next, meta, overlapping, span};
-use crate::key;
+use crate::key::{self, Seq};
+use crate::ranges::Ranges;
 use crate::table::meta::TableMeta;
 
+/// With so many live range tombstones those of small ranges do not wait.
+const MANY: usize = 1024;
 /// Small tables side by side that are rewritten as one: from so many on, and so many at most.
 const SMALL_FROM: usize = 8;
 const SMALL_MOST: usize = 64;
@@ -27,7 +36,7 @@ pub(super) fn delete<T: AsRef<TableMeta>>(
     let all = levels.iter().enumerate().flat_map(|(l, tables)| tables.iter().map(move |t| (l, t)));
     let gone: Vec<(usize, Arc<T>)> =
         all.filter(|(_, t)| !busy.table(t) && inside(t)).map(|(l, t)| (l, Arc::clone(t))).collect();
-    (!gone.is_empty()).then_some(Pick::Delete(gone))
+    (!gone.is_empty()).then_some(Pick::Delete(gone, Reason::DroppedKeyspace))
 }
 
 /// One table with many tombstones that no view needs, or with an end in a dropped keyspace.
@@ -116,4 +125,86 @@ pub(super) fn touches_dropped(m: &TableMeta, context: &PickContext) -> bool {
 /// A table rewritten where it is.
 pub(super) fn alone<T>(level: usize, t: &Arc<T>, reason: Reason) -> Pick<T> {
     Pick::Merge(Merge { inputs: vec![(level, vec![Arc::clone(t)])], output: level, reason })
+}
+
+/// The range tombstones of a version, as the picker asks for them.
+struct Asked<'c> {
+    ranges: Ranges,
+    context: &'c PickContext,
+}
+
+impl Asked<'_> {
+    fn new(context: &PickContext) -> Option<Asked<'_>> {
+        if context.ranges.is_empty() {
+            return None;
+        }
+        let mut ranges = Ranges::default();
+        ranges.push(&context.ranges.set);
+        Some(Asked { ranges, context })
+    }
+
+    /// Whether all of a table is deleted, for every view.
+    fn covers(&self, m: &TableMeta) -> bool {
+        let end = self.ranges.covered_until(&m.smallest, self.context.oldest_view, m.max_seq);
+        end.is_some_and(|end| end > m.largest.as_slice())
+    }
+
+    /// Older tombstones than this have nothing to do with a table.
+    fn settled(&self, m: &TableMeta) -> Seq {
+        let cleared = self.context.ranges.live.cleared.get(&m.file_id).copied().unwrap_or(0);
+        m.min_seq.max(cleared)
+    }
+
+    /// Whether a table may hold entries that are deleted for every view.
+    fn asks_for(&self, m: &TableMeta) -> bool {
+        let behind = [m.largest.as_slice(), &[0]].concat();
+        let newest = self.ranges.newest_within(&m.smallest, Some(&behind), self.context.oldest_view);
+        newest > self.settled(m)
+    }
+
+    /// Whether such entries may be at an end of the table.
+    fn covers_end(&self, m: &TableMeta) -> bool {
+        let newest = |key: &[u8]| self.ranges.newest(key, self.context.oldest_view);
+        newest(&m.smallest).max(newest(&m.largest)) > self.settled(m)
+    }
+}
+
+/// Tables that lie fully inside deleted ranges.
+pub(super) fn delete_ranges<T: AsRef<TableMeta>>(
+    levels: &[Vec<Arc<T>>],
+    busy: &Busy,
+    context: &PickContext,
+) -> Option<Pick<T>> {
+    let asked = Asked::new(context)?;
+    let all = levels.iter().enumerate().flat_map(|(l, tables)| tables.iter().map(move |t| (l, t)));
+    let gone: Vec<(usize, Arc<T>)> = all
+        .filter(|(_, t)| !busy.table(t) && asked.covers(meta(t)))
+        .map(|(l, t)| (l, Arc::clone(t)))
+        .collect();
+    (!gone.is_empty()).then_some(Pick::Delete(gone, Reason::RangeTombstones))
+}
+
+/// A table to be rewritten where it is, without what tombstones cover.
+pub(super) fn ranges<T: AsRef<TableMeta>>(
+    levels: &[Vec<Arc<T>>],
+    busy: &Busy,
+    context: &PickContext,
+) -> Option<Pick<T>> {
+    let asked = Asked::new(context)?;
+    let all_of_them = context.quiet || context.ranges.set.len() >= MANY;
+    for (level, tables) in levels.iter().enumerate() {
+        for t in tables {
+            let m = meta(t);
+            let wanted = asked.asks_for(m) && (all_of_them || (level > 0 && asked.covers_end(m)));
+            if wanted && !busy.table(t) && !busy.output(level, &m.smallest, &m.largest) {
+                return Some(alone(level, t, Reason::RangeTombstones));
+            }
+        }
+    }
+    None
+}
+
+/// Whether a table may hold entries that range tombstones have deleted for every view.
+pub(super) fn has_deleted(m: &TableMeta, context: &PickContext) -> bool {
+    Asked::new(context).is_some_and(|asked| asked.asks_for(m))
 }

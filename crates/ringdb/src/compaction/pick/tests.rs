@@ -10,6 +10,7 @@
 //! busy 9 8 to 6                                                (a running compaction)
 //! view 35 | dropped 3 7 | steps 2
 //! manual b-k 40                                                (keys, up to which sequence number)
+//! range b-k 40 | applied 9 30 | quiet                          (keys, without the second; table, number)
 //! ```
 //! Keys are of keyspace 0 unless they begin with `N/`.
 
@@ -17,6 +18,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use super::*;
+use crate::ranges::{Live, RangeTombstone};
 
 impl AsRef<TableMeta> for TableMeta {
     fn as_ref(&self) -> &TableMeta {
@@ -32,6 +34,8 @@ struct Case {
     manual: Option<(Vec<u8>, Vec<u8>, Seq)>,
     steps: usize,
     next_id: u64,
+    /// Range tombstones, of which the context has the index.
+    live: Live,
 }
 
 fn key(text: &str) -> Vec<u8> {
@@ -94,6 +98,7 @@ fn parse(lines: &[&str]) -> Case {
         manual: None,
         steps: 1,
         next_id: 100,
+        live: Live::default(),
     };
     for line in lines {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -118,6 +123,17 @@ fn parse(lines: &[&str]) -> Case {
             }
             "view" => c.context.oldest_view = words[1].parse().expect("seq"),
             "dropped" => c.context.dropped = words[1..].iter().map(|w| w.parse().expect("id")).collect(),
+            "range" => {
+                let (from, to) = range(words[1]);
+                let t = RangeTombstone::new(&from, &to, words[2].parse().expect("seq"));
+                c.live.tombstones.insert(t.seq, t);
+            }
+            "applied" => {
+                let (table, seq): (u64, Seq) =
+                    (words[1].parse().expect("id"), words[2].parse().expect("seq"));
+                c.live.cleared.insert(table, seq);
+            }
+            "quiet" => c.context.quiet = true,
             "steps" => c.steps = words[1].parse().expect("steps"),
             "manual" => {
                 let (from, to) = range(words[1]);
@@ -129,6 +145,7 @@ fn parse(lines: &[&str]) -> Case {
             }
         }
     }
+    c.context.ranges = Arc::new(RangeState::new(c.live.clone(), c.context.oldest_view));
     for level in &c.levels[1..] {
         assert!(level.windows(2).all(|w| w[0].largest < w[1].smallest), "a level is not in order");
     }
@@ -138,9 +155,12 @@ fn parse(lines: &[&str]) -> Case {
 fn describe(p: &Pick<TableMeta>) -> String {
     let ids = |ts: &[Arc<TableMeta>]| ts.iter().map(|t| t.file_id.to_string()).collect::<Vec<_>>().join(" ");
     match p {
-        Pick::Delete(ts) => {
+        Pick::Delete(ts, reason) => {
             let each = ts.iter().map(|(l, t)| format!("L{l} {}", t.file_id)).collect::<Vec<_>>().join(", ");
-            format!("delete {each}")
+            match reason {
+                Reason::DroppedKeyspace => format!("delete {each}"),
+                reason => format!("delete {each} ({reason:?})"),
+            }
         }
         Pick::Move { from, to, tables, reason } => {
             format!("move L{from} [{}] to L{to} ({reason:?})", ids(tables))
@@ -164,6 +184,12 @@ fn apply(c: &mut Case, p: &Pick<TableMeta>) {
         Pick::Move { tables, .. } => tables.clone(),
         _ => {
             c.next_id += 1;
+            // What the views see is kept, and the tombstones that hide it from younger ones.
+            let applied = c.live.tombstones.range(..=c.context.oldest_view).map(|(seq, _)| *seq).max();
+            if let Some(seq) = applied {
+                c.live.cleared.insert(c.next_id, seq);
+                c.context.ranges = Arc::new(RangeState::new(c.live.clone(), c.context.oldest_view));
+            }
             // What lay in a dropped keyspace is gone.
             let (mut from_key, mut to_key) = (from_key.to_vec(), to_key.to_vec());
             if c.context.dropped.contains(&from_key[0].into()) {
@@ -360,9 +386,18 @@ mod random {
             running in 0usize..3,
             dropped in prop::collection::vec(0u32..3, 0..2),
             manual in any::<bool>(),
+            quiet in any::<bool>(),
+            ranges in prop::collection::vec((0u8..200, 1u8..80, 0u64..1200), 0..6),
         ) {
             let mut c = parse(&[]);
             c.levels = levels(tree);
+            c.context.quiet = quiet;
+            for (from, len, seq) in ranges {
+                let at = |n: u32| vec![(n / 100) as u8, (n % 100) as u8];
+                let t = RangeTombstone::new(&at(from.into()), &at(u32::from(from) + u32::from(len)), seq + 1);
+                c.live.tombstones.insert(t.seq, t);
+            }
+            c.context.ranges = Arc::new(RangeState::new(c.live.clone(), 2000));
             c.context.dropped = dropped;
             // Some compactions run from the start, and end later.
             for _ in 0..running {
@@ -404,6 +439,14 @@ mod random {
             }
             if manual {
                 prop_assert!(c.levels[..LAST].iter().all(Vec::is_empty));
+            }
+            // What no view needs was applied everywhere.
+            let live: Vec<_> = c.live.tombstones.range(..=c.context.oldest_view).map(|(_, t)| t).collect();
+            for t in c.levels.iter().flatten().filter(|_| manual || quiet) {
+                for r in &live {
+                    let ends = (t.smallest.as_slice(), t.largest.as_slice());
+                    prop_assert!(!c.context.ranges.needs(r, t.file_id, t.min_seq, ends), "{:?} {:?}", r, t);
+                }
             }
         }
     }

@@ -71,7 +71,12 @@ fn writes(r: &mut Random, n: u64, next_seq: &mut Seq) -> Vec<Entry> {
 
 fn pick_context(tree: &TestTree) -> PickContext {
     let oldest_view = tree.views().into_iter().min().unwrap();
-    PickContext { oldest_view, dropped: tree.dropped_keyspaces(), damaged: tree.quarantined() }
+    PickContext {
+        oldest_view,
+        dropped: tree.dropped_keyspaces(),
+        damaged: tree.quarantined(),
+        ..PickContext::default()
+    }
 }
 
 fn next_pick(tree: &TestTree, manual: bool) -> Option<(Pick<TestTable>, Levels<TestTable>)> {

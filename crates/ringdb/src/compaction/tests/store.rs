@@ -13,6 +13,7 @@ use crate::cursor::Cursor;
 use crate::cursor::model::{Entry, VecCursor};
 use crate::files::{self, FileKind};
 use crate::key::{self, Kind, Seq};
+use crate::ranges::RangeState;
 use crate::settings::{SettingsMap, TableSettings};
 use crate::sync::{Mutex, lock};
 use crate::table::meta::TableMeta;
@@ -93,11 +94,19 @@ impl CompactionEnv for TestTree {
         state
             .immutables
             .iter()
-            .map(|m| Frozen { cursor: VecCursor::new(m.clone()), bytes: 1 << 20, entries: m.len() as u64 })
+            .map(|m| Frozen {
+                cursor: VecCursor::new(m.clone()),
+                bytes: 1 << 20,
+                entries: m.len() as u64,
+                ranges: vec![],
+            })
             .collect()
     }
     fn immutable_count(&self) -> usize {
         lock(&self.state).immutables.len()
+    }
+    fn ranges(&self) -> Arc<RangeState> {
+        Arc::default()
     }
     fn views(&self) -> Vec<Seq> {
         let visible = self.visible.load(SeqCst);

@@ -164,12 +164,21 @@ impl Open {
             sources.iter_mut().try_for_each(|source| source.seek_supplied(place))?;
             let mut merge = MergeCursor::new(self.seeking.take().unwrap_or_default());
             merge.start_forward();
-            self.merged.front = Some(Front { merge, spent: false });
+            self.merged.front = Some(Front { merge, spent: false, skip: None });
         }
         let mut lacks = None;
-        let come_to = self.merged.forward(|merge| {
+        let come_to = self.merged.forward(|merge, skip| {
             *left = left.saturating_sub(1);
-            lacks = merge.current_source().lacks();
+            let source = merge.current_source();
+            lacks = match skip {
+                None => source.lacks(),
+                Some(skip) => {
+                    if !std::mem::replace(&mut skip.planned, true) {
+                        source.plan_seek(skip.to());
+                    }
+                    source.lacks_for_seek(skip.to())
+                }
+            };
             *left > 0 && lacks.is_none()
         })?;
         Ok(match (come_to, lacks) {

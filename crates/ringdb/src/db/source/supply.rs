@@ -14,6 +14,11 @@ impl Source {
         Source::plan_all(sources, SeekTo::AtOrAfter(key));
     }
 
+    /// Begins to seek the first version at or after `key`, of a source that does not read.
+    pub fn plan_seek(&mut self, key: &[u8]) {
+        Source::plan_all(std::slice::from_mut(self), SeekTo::AtOrAfter(key));
+    }
+
     /// What [`Source::seek_supplied`] lacks.
     pub fn lacks_for_seek(&mut self, key: &[u8]) -> Option<Lacks> {
         match self {

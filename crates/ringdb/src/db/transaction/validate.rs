@@ -62,18 +62,25 @@ fn conflict(key: &[u8]) -> Error {
     Error::Conflict { key }
 }
 
-/// A key of `reads` of which there is a version after `basis`. Without any lock; it may read blocks.
+/// A key of `reads` of which there is a version after `basis`, or that a range deleted since then covers. Without any lock; it may read blocks.
 fn written_since(view: &View, reads: &ReadSet, basis: Seq) -> Result<Option<Vec<u8>>> {
+    let deleted = view.ranges();
     for (hash, key) in reads.keys() {
         let newer = |m: &Arc<Memtable>| m.get(key, hash, SEQ_MAX).is_some_and(|e| e.seq > basis);
         let behind = [key, &[0]].concat();
         if view.memtables().any(newer)
+            || deleted.newest(key, SEQ_MAX) > basis
             || tables_have(view, Some(hash), (key, Some(&behind)), basis)?.is_some()
         {
             return Ok(Some(key.to_vec()));
         }
     }
     for (from, to) in reads.ranges() {
+        // One that is gone from the list by now has nothing to delete of what the transaction saw: `basis` is a
+        // snapshot's.
+        if deleted.newest_within(from, to.as_deref(), SEQ_MAX) > basis {
+            return Ok(Some(from.clone()));
+        }
         for m in view.memtables() {
             if let Some(key) = memtable_has(m, from, to.as_deref(), basis)? {
                 return Ok(Some(key));

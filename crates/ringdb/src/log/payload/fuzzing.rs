@@ -1,6 +1,6 @@
 //! Payloads of the log from any bytes.
 
-use super::{decode, encode};
+use super::{Op, decode, encode, encode_range};
 use crate::key::{self, Prefix};
 
 /// Decodes `data`; what precedes the first error must encode to the same operations.
@@ -10,11 +10,20 @@ pub fn run(data: &[u8]) {
     let mut bytes = 0;
     for op in decode(data) {
         let Ok(op) = op else { break };
-        let (id, user) = key::split(op.key).expect("checked by the decoder");
-        let prefix = Prefix::new(id);
-        assert_eq!([prefix.as_slice(), user].concat(), op.key, "keys are canonical");
-        encode(&mut again, &prefix, op.kind, user, op.value);
-        bytes += op.key.len() + op.value.len();
+        match op {
+            Op::Version { kind, key, value } => {
+                let (id, user) = key::split(key).expect("checked by the decoder");
+                let prefix = Prefix::new(id);
+                assert_eq!([prefix.as_slice(), user].concat(), key, "keys are canonical");
+                encode(&mut again, &prefix, kind, user, value);
+                bytes += key.len() + value.len();
+            }
+            Op::DeleteRange { start, end } => {
+                assert!(start < end, "a range has keys");
+                encode_range(&mut again, start, end);
+                bytes += start.len() + end.len();
+            }
+        }
         good.push(op);
     }
     assert!(bytes <= data.len());
