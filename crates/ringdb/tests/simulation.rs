@@ -5,6 +5,8 @@
 
 #[path = "support/executor.rs"]
 mod executor;
+#[path = "support/linear.rs"]
+mod linear;
 mod support;
 
 use std::collections::BTreeMap;
@@ -284,6 +286,39 @@ fn lying_syncs_are_found_out() {
         let found = (0..20).filter(|o| bad(*o)).count();
         assert!(found > 5, "RINGDB_SEED={base}: {durability:?}, {found} of 20");
     }
+}
+
+/// Histories of calls and transactions, each in the order of its seed.
+#[test]
+fn transactions_are_serializable() {
+    let base = seed("transactions_are_serializable");
+    let (mut calls, mut committed, mut failed) = (0, 0, 0);
+    for i in 0..env_number("RINGDB_HISTORIES", 30) {
+        let seed = base.wrapping_add(i);
+        let durability = if i.is_multiple_of(2) { Durability::Process } else { Durability::Sync };
+        let env = SimEnv::new(seed);
+        let disk = Disk::new(seed);
+        let histories = Arc::new(Mutex::new(Vec::new()));
+        env.run(|| {
+            let db = Db::open_with_env(STORE, options(durability), disk.io(), env.clone()).unwrap();
+            let store = linear::Recorder::new(db);
+            for n in 0..4 {
+                let state = store.state();
+                let spawn = |body| env.spawn("client", false, body).unwrap() as linear::Wait;
+                histories.lock().unwrap().push((state, store.record(seed ^ n << 40, 4, 8, spawn)));
+            }
+        });
+        for (state, history) in histories.lock().unwrap().iter() {
+            calls += history.len();
+            committed += history.iter().filter(|c| c.what == "transaction").count();
+            failed += history.iter().filter(|c| c.what == "a transaction that failed").count();
+            if let Err(why) = linear::check(*state, history) {
+                panic!("RINGDB_SEED={seed}: {durability:?}: {why}");
+            }
+        }
+    }
+    println!("{calls} calls, of them {committed} transactions that were committed and {failed} that failed");
+    assert!(committed > 10 && failed > 0);
 }
 
 #[test]

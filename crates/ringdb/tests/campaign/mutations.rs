@@ -49,6 +49,9 @@ fn jobs(mutation: Mutation) -> Vec<Job> {
         | Mutation::MarkEarly => &["crash:manifest:process:1"],
         Mutation::SyncNothing => &["crash:futures:process:1", "crowd:tasks:process:1"],
         Mutation::ResolveBeforeSync => &["crash:futures:process:1", "crowd:tasks:process:1"],
+        Mutation::SkipValidation => {
+            &["crowd:crowd:process:1", "crowd:crowd:process:2", "crowd:crowd:process:3"]
+        }
         Mutation::VouchEarly => &["crash:recycle:process:1", "crash:recycle:sync:1"],
     };
     let rest = ["crash", "faults"].into_iter().flat_map(|mode| {

@@ -1,5 +1,5 @@
-//! Concurrent puts, deletes, batches across keyspaces, gets, multi-gets, scans and snapshots, recorded and
-//! checked to be linearizable, while flushes and compactions go on.
+//! Concurrent puts, deletes, batches across keyspaces, gets, multi-gets, scans, snapshots, updates and transactions,
+//! recorded and checked to be linearizable (transactions: strictly serializable), while flushes and compactions go on.
 //!
 //! `RINGDB_LINEAR_MS` sets the time for each engine and medium (1500 by default), `RINGDB_SEED` the calls.
 #![allow(missing_docs)]
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use linear::{Call, KEYS, Recorder, check};
 use ringdb::{Db, Durability, Options};
 
-fn spawn(f: Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce()> {
+fn spawn(f: linear::Body) -> linear::Wait {
     let t = std::thread::spawn(f);
     Box::new(move || t.join().expect("a thread of the history"))
 }
@@ -54,6 +54,19 @@ fn histories_on_a_process_store() {
 #[test]
 fn histories_on_a_sync_store() {
     support::engines().into_iter().for_each(|io| histories(io, Durability::Sync));
+}
+
+/// Transactions that have read what another has overwritten: each pair is in no order, though each alone is.
+#[test]
+fn the_check_rejects_what_snapshot_isolation_allows() {
+    let none = [0; KEYS];
+    let both = |a: Call, b: Call| check(none, &[a, b]);
+    // Write skew.
+    both(call(&[(0, 0), (1, 0)], &[(0, 1)], 0, 9), call(&[(0, 0), (1, 0)], &[(1, 1)], 1, 8))
+        .expect_err("skew");
+    // A lost update.
+    both(call(&[(0, 0)], &[(0, 1)], 0, 9), call(&[(0, 0)], &[(0, 2)], 1, 8)).expect_err("a lost update");
+    both(call(&[(0, 0)], &[(0, 1)], 0, 9), call(&[(0, 1)], &[(0, 2)], 1, 8)).expect("one after the other");
 }
 
 fn call(reads: &[(usize, u32)], writes: &[(usize, u32)], begin: u64, end: u64) -> Call {

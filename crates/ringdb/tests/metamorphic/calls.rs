@@ -20,7 +20,7 @@ pub enum Calls {
     Futures,
     /// Reads by [`Reads`] and by a stream.
     Reads,
-    /// Reads that borrow bytes: by functions, cursors and keys alone.
+    /// Reads that borrow bytes: by functions, cursors and keys alone. Batches are transactions.
     Looks,
 }
 

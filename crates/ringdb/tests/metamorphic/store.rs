@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ringdb::engineswap::Io;
 use ringdb::{
-    Db, Durability, Iter, Keyspace, ReadOptions, Snapshot, SystemEnv, Value, WriteBatch, WriteOptions,
+    Db, Durability, Iter, Keyspace, ReadOptions, Snapshot, SystemEnv, Transaction, Value, WriteBatch,
+    WriteOptions,
 };
 
 use crate::calls::{Calls, Pending, Reader, on};
@@ -193,8 +194,53 @@ impl Store {
             options = options.durability(d);
             self.unlogged |= d == Durability::None;
         }
+        if self.settings.calls == Calls::Looks {
+            return self.transact(&options, items);
+        }
         let db = self.db.as_ref().expect("open");
         self.pending.write(db, self.settings.calls, batch, &options, self.done);
+    }
+
+    /// Writes a batch as a transaction, which sees what it has written.
+    fn transact(&self, options: &WriteOptions, items: &[Item]) {
+        let tx = self.db().transaction();
+        for (i, item) in items.iter().enumerate() {
+            let Some(k) = &self.keyspaces[item.keyspace] else { continue };
+            let first = items[..i].iter().all(|o| (o.keyspace, &o.key) != (item.keyspace, &item.key));
+            let value = item.value.map(|v| v.bytes());
+            let before = k.get(&item.key).expect("get");
+            if self.done.is_multiple_of(2) && first {
+                assert_eq!(tx.get_in(k, &item.key).expect("get"), before);
+            }
+            match &value {
+                Some(v) => tx.put_in(k, &item.key, v).expect("put"),
+                None => tx.delete_in(k, &item.key).expect("delete"),
+            }
+            assert_eq!(tx.get_in(k, &item.key).expect("get").as_deref(), value.as_deref());
+            let there = tx.range_in(k, item.key.clone()..=item.key.clone()).count();
+            assert_eq!(there, usize::from(value.is_some()), "a range of one key");
+            assert_eq!(k.get(&item.key).expect("get"), before, "nobody sees it before the commit");
+        }
+        match self.done % 5 {
+            // Nothing of this is left.
+            0 => {
+                drop(tx);
+                let tx = self.db().transaction();
+                self.fill(&tx, items);
+                tx.commit_with(options).expect("commit");
+            }
+            _ => tx.commit_with(options).expect("commit"),
+        }
+    }
+
+    fn fill(&self, tx: &Transaction, items: &[Item]) {
+        for item in items {
+            let Some(k) = &self.keyspaces[item.keyspace] else { continue };
+            match item.value.map(|v| v.bytes()) {
+                Some(v) => tx.put_in(k, &item.key, v).expect("put"),
+                None => tx.delete_in(k, &item.key).expect("delete"),
+            }
+        }
     }
 
     fn sync(&mut self) {

@@ -2,7 +2,8 @@
 //! given one moment between its beginning and its end, such that all of them, in that order, give what was seen.
 //!
 //! Every call is a set of reads and writes that happen at one moment: a put writes one key, a batch several,
-//! a get reads one, a scan or a snapshot all of them. The search is that of Wing and Gong (1993) with Lowe's
+//! a get reads one, a scan or a snapshot all of them, a transaction that was committed reads and writes several: so a
+//! history with an order is strictly serializable, too. The search is that of Wing and Gong (1993) with Lowe's
 //! memory of what was tried (2017): depth first, next any call that nobody's end precedes, never twice the
 //! same set of calls with the same state.
 #![allow(dead_code)]
@@ -11,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use ringdb::{Db, Durability, Keyspace, WriteBatch, WriteOptions};
+use ringdb::{Db, Durability, Error, Keyspace, WriteBatch, WriteOptions};
 
 use super::support::Rng;
 
@@ -93,8 +94,9 @@ fn number(v: Option<ringdb::Value>) -> u32 {
     })
 }
 
-/// Starts a thread; what it returns waits for it.
-pub type Spawn = fn(Box<dyn FnOnce() + Send>) -> Box<dyn FnOnce()>;
+/// What is run in a thread, and what waits for it.
+pub type Body = Box<dyn FnOnce() + Send>;
+pub type Wait = Box<dyn FnOnce()>;
 
 /// A store with its two keyspaces and a clock for events.
 #[derive(Clone)]
@@ -126,6 +128,113 @@ impl Recorder {
 
     fn fresh(&self) -> u32 {
         self.values.fetch_add(1, SeqCst) as u32 + 1
+    }
+
+    /// Makes one call, or a transaction.
+    fn any(&self, rng: &mut Rng) -> Call {
+        match rng.below(8) {
+            0..=1 => self.transaction(rng),
+            2 => self.update(rng),
+            _ => self.call(rng),
+        }
+    }
+
+    /// Changes one key by what is there.
+    fn update(&self, rng: &mut Rng) -> Call {
+        let (k, v) = (rng.below(KEYS as u64) as usize, self.fresh());
+        let side = if k < DEFAULT { None } else { Some(&self.side) };
+        let mut c = Call { reads: vec![], writes: vec![(k, v)], begin: self.now(), end: 0, what: "update" };
+        match rng.below(3) {
+            0 => {
+                let new = |_: Option<&[u8]>| Some(value(v));
+                let old =
+                    side.map_or_else(|| self.db.fetch_update(key(k), new), |s| s.fetch_update(key(k), new));
+                c.reads.push((k, number(old.expect("fetch_update"))));
+            }
+            1 => {
+                let absent = match side {
+                    None => self.db.put_if_absent(key(k), value(v)),
+                    Some(side) => side.put_if_absent(key(k), value(v)),
+                };
+                c.what = "put_if_absent";
+                match absent.expect("put_if_absent") {
+                    true => c.reads.push((k, 0)),
+                    // It has seen that there is something, not what.
+                    false => c.writes.clear(),
+                }
+            }
+            _ => {
+                let old = self.get(k);
+                c.begin = self.now();
+                let (expected, new) = ((old > 0).then(|| value(old)), value(v));
+                let swapped = match side {
+                    None => self.db.compare_and_swap(key(k), expected.as_deref(), Some(&new)),
+                    Some(side) => side.compare_and_swap(key(k), expected.as_deref(), Some(&new)),
+                };
+                c.what = "compare_and_swap";
+                match swapped.expect("compare_and_swap") {
+                    true => c.reads.push((k, old)),
+                    false => c.writes.clear(),
+                }
+            }
+        }
+        c.end = self.now();
+        c
+    }
+
+    /// Reads some keys or a range and writes some; what was not committed has read one moment all the same.
+    fn transaction(&self, rng: &mut Rng) -> Call {
+        let mut c = Call { reads: vec![], writes: vec![], begin: self.now(), end: 0, what: "transaction" };
+        let tx = self.db.transaction();
+        let begun = self.now();
+        let mut ranged = false;
+        for _ in 0..1 + rng.below(4) {
+            let k = rng.below(KEYS as u64) as usize;
+            match rng.below(5) {
+                0..=1 if c.writes.iter().all(|w| w.0 != k) => {
+                    let v = if k < DEFAULT { tx.get(key(k)) } else { tx.get_in(&self.side, key(k)) };
+                    c.reads.push((k, number(v.expect("get"))));
+                }
+                2 if c.writes.is_empty() && !ranged => {
+                    ranged = true;
+                    let mut found = [0; DEFAULT];
+                    let pairs: Vec<_> =
+                        if rng.chance(2) { tx.range(..).collect() } else { tx.range(..).rev().collect() };
+                    for pair in pairs {
+                        let (k, v) = pair.expect("pair");
+                        found[usize::from(k[4] - b'0')] = number(Some(v));
+                    }
+                    c.reads.extend(found.into_iter().enumerate());
+                }
+                _ => {
+                    let v = if rng.chance(4) { 0 } else { self.fresh() };
+                    match (k < DEFAULT, v) {
+                        (true, 0) => tx.delete(key(k)),
+                        (true, v) => tx.put(key(k), value(v)),
+                        (false, 0) => tx.delete_in(&self.side, key(k)),
+                        (false, v) => tx.put_in(&self.side, key(k), value(v)),
+                    }
+                    .expect("a write");
+                    c.writes.retain(|w| w.0 != k);
+                    c.writes.push((k, v));
+                }
+            }
+        }
+        let mut options = WriteOptions::default();
+        if rng.chance(4) {
+            options = options.durability(Durability::Sync);
+        }
+        match tx.commit_with(&options) {
+            Ok(()) if !c.writes.is_empty() => c.end = self.now(),
+            // A snapshot.
+            Ok(()) => c.end = begun,
+            Err(e) => {
+                assert!(matches!(e, Error::Conflict { .. }), "{e}");
+                (c.what, c.end) = ("a transaction that failed", begun);
+                c.writes.clear();
+            }
+        }
+        c
     }
 
     /// Makes one call.
@@ -216,14 +325,14 @@ impl Recorder {
     }
 
     /// Runs `threads` threads of `each` calls, and gives what they saw; the last call reads everything afterwards.
-    pub fn record(&self, seed: u64, threads: u64, each: usize, spawn: Spawn) -> Vec<Call> {
+    pub fn record(&self, seed: u64, threads: u64, each: usize, spawn: impl Fn(Body) -> Wait) -> Vec<Call> {
         let all = Arc::new(Mutex::new(Vec::new()));
         let joins: Vec<_> = (0..threads)
             .map(|t| {
                 let (me, all) = (self.clone(), all.clone());
                 spawn(Box::new(move || {
                     let mut rng = Rng(seed.wrapping_mul(1000).wrapping_add(t));
-                    let calls: Vec<Call> = (0..each).map(|_| me.call(&mut rng)).collect();
+                    let calls: Vec<Call> = (0..each).map(|_| me.any(&mut rng)).collect();
                     all.lock().expect("lock").extend(calls);
                 }))
             })

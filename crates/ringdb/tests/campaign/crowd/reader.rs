@@ -10,7 +10,7 @@ use super::Shared;
 use super::ledger::{Found, KEYS, Numbers, WRITERS};
 use super::life::ROUNDS;
 use super::ways::{Task, Ways};
-use super::writer::{expected, mark};
+use super::writer::{TICKETS, expected, mark};
 use crate::support::Rng;
 
 /// Snapshots that a reader holds at most.
@@ -87,7 +87,10 @@ pub fn look(ways: &Ways<'_>, db: &Db, snapshot: &Snapshot) -> Result<std::result
     let counts: Vec<String> = (0..WRITERS).map(|w| format!("{w}/count")).collect();
     let here = ways.values(snapshot, &counts)?;
     let (found, there) = match db.existing_keyspace("both")? {
-        Some(both) => marks(ways, &snapshot.keyspace(&both), &counts)?,
+        Some(both) => match marks(ways, &snapshot.keyspace(&both), &counts)? {
+            Ok(marks) => marks,
+            Err(e) => return Ok(Err(e)),
+        },
         None => Default::default(),
     };
     for w in 0..WRITERS {
@@ -137,15 +140,26 @@ fn look_at(
 }
 
 /// The writes whose marks a keyspace has, and the counts.
-fn marks(ways: &Ways<'_>, there: &Snapshot, counts: &[String]) -> Result<(Found, [u64; WRITERS])> {
+type Marks = (Found, [u64; WRITERS]);
+
+fn marks(ways: &Ways<'_>, there: &Snapshot, counts: &[String]) -> Result<std::result::Result<Marks, String>> {
     let all = ways.values(there, counts)?;
     let mut found = Found::default();
+    let mut tickets = Vec::new();
     for (w, of) in found.iter_mut().enumerate() {
         let keys: Vec<String> = (1..=ROUNDS).map(|n| mark(w, n)).collect();
         let marks = ways.values(there, &keys)?;
-        (1..).zip(marks).filter(|(_, mark)| mark.is_some()).for_each(|(n, _)| of.insert(n));
+        for (n, mark) in (1..).zip(marks).filter_map(|(n, mark)| Some((n, mark?))) {
+            of.insert(n);
+            tickets.extend(mark.get(8..16).map(|t| number(Some(&t.into()))));
+        }
     }
-    Ok((found, [0, 1, 2].map(|w| number(all[w].as_ref()))))
+    tickets.sort_unstable();
+    let newest = number(ways.get(there, TICKETS)?.as_ref());
+    if !tickets.iter().copied().eq(1..=newest) {
+        return Ok(Err(format!("transactions have taken the tickets {tickets:?}, the newest is {newest}")));
+    }
+    Ok(Ok((found, [0, 1, 2].map(|w| number(all[w].as_ref())))))
 }
 
 /// An old snapshot shows what it did, and its iterator goes on in it.

@@ -1,10 +1,11 @@
-//! A writer: batches that count up, across two keyspaces, and now and then a flush or a compaction.
+//! A writer: batches and transactions that count up, across two keyspaces, and now and then a flush or a compaction.
 
 use std::time::Duration;
 
-use ringdb::{Db, Durability, Env, ErrorKind, Keyspace, WriteBatch, WriteOptions};
+use ringdb::{Db, Durability, Env, Error, ErrorKind, Keyspace, WriteBatch, WriteOptions};
 
 use super::ledger::{Ack, KEYS, Numbers};
+use super::reader::number;
 use super::{Shared, mend};
 use crate::support::Rng;
 
@@ -31,8 +32,12 @@ pub fn mark(w: usize, n: u64) -> String {
     format!("{w}/m{n:02}")
 }
 
+fn length(rng: &mut Rng) -> u64 {
+    if rng.chance(12) { rng.below(30_000) } else { rng.below(2500) }
+}
+
 pub fn batch(w: usize, n: u64, rng: &mut Rng, both: &Keyspace) -> WriteBatch {
-    let len = if rng.chance(12) { rng.below(30_000) } else { rng.below(2500) };
+    let len = length(rng);
     let mut batch = WriteBatch::new();
     batch.put(format!("{w}/count"), n.to_le_bytes());
     batch.put(format!("{w}/{:02}", n % KEYS), value(n, len));
@@ -40,6 +45,43 @@ pub fn batch(w: usize, n: u64, rng: &mut Rng, both: &Keyspace) -> WriteBatch {
     batch.put_in(both, format!("{w}/count"), n.to_le_bytes());
     batch.put_in(both, mark(w, n), n.to_le_bytes());
     batch
+}
+
+/// The key of the newest ticket: each transaction takes the next, and writes it into its mark. So all that are there
+/// have taken different ones, without a gap.
+pub const TICKETS: &str = "tickets";
+
+/// The same as a transaction, run until no other is ahead of it.
+fn transact(
+    life: &Shared,
+    db: &Db,
+    (w, n): (usize, u64),
+    rng: &mut Rng,
+    both: &Keyspace,
+    durability: Durability,
+) -> ringdb::Result<()> {
+    let len = length(rng);
+    loop {
+        let tx = db.transaction();
+        let ticket = number(tx.get_in(both, TICKETS)?.as_ref()) + 1;
+        // Others take one meanwhile.
+        life.env.sleep(Duration::from_micros(rng.below(60)));
+        tx.put_in(both, TICKETS, ticket.to_le_bytes())?;
+        tx.put(format!("{w}/count"), n.to_le_bytes())?;
+        tx.put(format!("{w}/{:02}", n % KEYS), value(n, len))?;
+        tx.delete(format!("{w}/{:02}", (n + 1) % KEYS))?;
+        tx.put_in(both, format!("{w}/count"), n.to_le_bytes())?;
+        tx.put_in(both, mark(w, n), [n.to_le_bytes(), ticket.to_le_bytes()].concat())?;
+        if rng.chance(6) {
+            // Nothing is left of one that is not committed.
+            tx.put_in(both, TICKETS, (ticket + 1000).to_le_bytes())?;
+            continue;
+        }
+        match tx.commit_with(&WriteOptions::default().durability(durability)) {
+            Err(Error::Conflict { .. }) => {}
+            done => return done,
+        }
+    }
 }
 
 /// Writes until all is written, the store has stopped, or something is wrong.
@@ -64,10 +106,17 @@ pub fn one(
 ) -> Result<bool, String> {
     let durability = if rng.chance(4) { Durability::Sync } else { life.durability };
     let contents = rng.next();
+    let transaction = rng.chance(2);
     life.ledger().begin(w, n);
     let wrote = life.patiently("a write", db, || {
-        let batch = batch(w, n, &mut Rng(contents), both);
-        db.write(batch, &WriteOptions::default().durability(durability)).inspect_err(|e| {
+        let wrote = match transaction {
+            true => transact(life, db, (w, n), &mut Rng(contents), both, durability),
+            false => {
+                let batch = batch(w, n, &mut Rng(contents), both);
+                db.write(batch, &WriteOptions::default().durability(durability))
+            }
+        };
+        wrote.inspect_err(|e| {
             if e.kind() == ErrorKind::Retry {
                 let there = both.get(mark(w, n)).ok().flatten().is_some();
                 assert!(!there, "write {n} of writer {w} is refused with {e} and there all the same");
