@@ -80,7 +80,7 @@ pub unsafe extern "C" fn ringdb_options_set_io(
 }
 
 macro_rules! setters {
-    ($($name:ident, $field:ident: $t:ty, $convert:expr;)*) => {$(
+    ($($name:ident, $builder:ident: $t:ty, $convert:expr;)*) => {$(
         /// One setting.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
@@ -92,7 +92,8 @@ macro_rules! setters {
             // SAFETY: the header's contract.
             unsafe {
                 set(options, err, |o| {
-                    o.$field = convert(value)?;
+                    // By its builder, so that a default counts as given, too.
+                    *o = std::mem::take(o).$builder(convert(value)?);
                     Ok(())
                 })
             }
@@ -101,18 +102,18 @@ macro_rules! setters {
 }
 
 setters! {
-    ringdb_options_set_cache_bytes, cache_bytes: u64, Ok;
-    ringdb_options_set_memtable_bytes, memtable_bytes: u64, Ok;
-    ringdb_options_set_durability, durability: i32, args::durability;
-    ringdb_options_set_block_bytes, block_bytes: u32, Ok;
-    ringdb_options_set_compression, compression: i32, compression;
-    ringdb_options_set_last_level_compression, last_level_compression: i32, compression;
-    ringdb_options_set_filter_bits_per_key, filter_bits_per_key: u32, Ok;
-    ringdb_options_set_background_threads, background_threads: usize, Ok;
-    ringdb_options_set_log_segment_bytes, log_segment_bytes: u64, Ok;
-    ringdb_options_set_table_bytes, table_bytes: u64, Ok;
-    ringdb_options_set_manifest_bytes, manifest_bytes: u64, Ok;
-    ringdb_options_set_direct_reads, direct_reads: i32, |n| args::flag(n, "direct_reads");
-    ringdb_options_set_create_if_missing, create_if_missing: i32, |n| args::flag(n, "create_if_missing");
-    ringdb_options_set_recover_damaged_log, recover_damaged_log: i32, |n| args::flag(n, "recover_damaged_log");
+    ringdb_options_set_cache_bytes, with_cache_bytes: u64, Ok;
+    ringdb_options_set_memtable_bytes, with_memtable_bytes: u64, Ok;
+    ringdb_options_set_durability, with_durability: i32, args::durability;
+    ringdb_options_set_block_bytes, with_block_bytes: u32, Ok;
+    ringdb_options_set_compression, with_compression: i32, compression;
+    ringdb_options_set_last_level_compression, with_last_level_compression: i32, compression;
+    ringdb_options_set_filter_bits_per_key, with_filter_bits_per_key: u32, Ok;
+    ringdb_options_set_background_threads, with_background_threads: usize, Ok;
+    ringdb_options_set_log_segment_bytes, with_log_segment_bytes: u64, Ok;
+    ringdb_options_set_table_bytes, with_table_bytes: u64, Ok;
+    ringdb_options_set_manifest_bytes, with_manifest_bytes: u64, Ok;
+    ringdb_options_set_direct_reads, with_direct_reads: i32, |n| args::flag(n, "direct_reads");
+    ringdb_options_set_create_if_missing, with_create_if_missing: i32, |n| args::flag(n, "create_if_missing");
+    ringdb_options_set_recover_damaged_log, with_recover_damaged_log: i32, |n| args::flag(n, "recover_damaged_log");
 }

@@ -8,7 +8,7 @@ use crate::support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ringdb::{Db, Iter, Keyspace, Options, WriteBatch, WriteOptions};
+use ringdb::{Compression, Db, Iter, Keyspace, Options, WriteBatch, WriteOptions};
 
 fn formats() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/formats")
@@ -73,8 +73,28 @@ fn check(db: &Db, expected: &v1::Content, what: &str) {
 
 #[test]
 fn version_1_is_read_and_written() {
+    read_and_written("v1", |db| {
+        // It did not say how it was written, but its tables do.
+        assert_eq!(db.options().last_level_compression, Compression::Zstd);
+        assert_eq!(db.keyspace("text").unwrap().options(), db.keyspace("default").unwrap().options());
+    });
+}
+
+#[test]
+fn version_2_is_read_and_written() {
+    read_and_written("v2", |db| {
+        let o = db.options();
+        assert_eq!((o.compression, o.last_level_compression), (Compression::None, Compression::Zstd));
+        let text = db.keyspace("text").unwrap().options();
+        assert_eq!(v1::text_settings().over(&text), text);
+        assert_ne!(text, db.keyspace("stock").unwrap().options());
+    });
+}
+
+fn read_and_written(version: &str, settings: fn(&Db)) {
     for engine in support::engines() {
-        let dir = copy_of("v1");
+        let dir = copy_of(version);
+        settings(&Db::open_read_only(dir.path(), options(engine)).unwrap());
         let mut expected = v1::content();
         assert!(!expected.contains_key(&("", b"key00008".to_vec())), "the content has tombstones");
         check(&Db::open_read_only(dir.path(), options(engine)).unwrap(), &expected, engine);
@@ -101,6 +121,7 @@ fn version_1_is_read_and_written() {
         let db = Db::open(dir.path(), options(engine)).unwrap();
         db.compact_range(..).unwrap();
         check(&db, &expected, engine);
+        settings(&db);
         db.close().unwrap();
         check(&Db::open(dir.path(), options(engine)).unwrap(), &expected, engine);
     }

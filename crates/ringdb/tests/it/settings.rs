@@ -1,17 +1,18 @@
 //! Settings that a store remembers: over opens, for each keyspace, changed while it is open.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
 use futures_core::Stream;
-use ringdb::{Compression, Db, ErrorKind, Keyspace, KeyspaceOptions, Options, ReadOptions};
+use ringdb::engineswap::sim::Disk;
+use ringdb::{Compression, Db, ErrorKind, Keyspace, KeyspaceOptions, Options, ReadOptions, SystemEnv};
 
 use crate::executor::block_on;
-use crate::support::Rng;
+use crate::support::{Rng, disk};
 use crate::tables::{Written, written};
 
 const NONE: u64 = 0;
@@ -300,4 +301,34 @@ fn many_keyspaces_with_different_settings_come_to_rest() {
         before = now;
     }
     panic!("compactions go on: {:?}", before.compaction_reasons);
+}
+
+/// A power cut leaves the settings of before or of after; those of after once the call has returned.
+#[test]
+fn settings_survive_a_power_cut_when_alter_has_returned() {
+    const STORE: &str = "/store";
+    let open = |disk: &Disk| Db::open_with_env(STORE, small(), disk.io(), SystemEnv::shared()).unwrap();
+    let disk = disk(7, 512);
+    disk.record(true);
+    let db = open(&disk);
+    let bits = |n| own().with_filter_bits_per_key(n);
+    let a = db.keyspace_with("a", &bits(2)).unwrap();
+    let before = disk.points();
+    a.alter(&bits(3)).unwrap();
+    db.keyspace("default").unwrap().alter(&bits(4)).unwrap();
+    let after = disk.points();
+    assert!(after > before + 2, "{before} to {after}");
+    let mut seen = BTreeSet::new();
+    for at in before..=after {
+        for outcome in 0..6 {
+            let left = disk.point(at).map_or_else(|| disk.crash(outcome), |p| disk.crash_at(&p, outcome).0);
+            let db = open(&left);
+            let of = |name: &str| db.keyspace(name).unwrap().options().filter_bits_per_key.unwrap();
+            let found = (of("default"), of("a"));
+            assert!([(10, 2), (10, 3), (4, 3)].contains(&found), "{found:?}");
+            assert!(at < after || found == (4, 3), "an acknowledged change is lost: {found:?}");
+            seen.insert(found);
+        }
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
 }

@@ -14,6 +14,14 @@ pub const KEYSPACES: [&str; 2] = ["stock", "text"];
 /// A keyspace that had keys and was dropped.
 pub const DROPPED: &str = "dropped";
 
+/// The settings of the keyspace "text" in the store of version 2, where keyspaces have some.
+pub fn text_settings() -> ringdb::KeyspaceOptions {
+    ringdb::KeyspaceOptions::default()
+        .with_compression(ringdb::Compression::Lz4)
+        .with_block_bytes(8192)
+        .with_filter_bits_per_key(5)
+}
+
 fn number(i: u64) -> Vec<u8> {
     format!("key{i:05}").into_bytes()
 }
