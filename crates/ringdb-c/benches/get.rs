@@ -1,6 +1,6 @@
 //! What a get by the C interface costs beside one by Rust's: the same keys of the same store, all in the cache, in
-//! interleaved rounds, by the thread's CPU clock, as other programs may run beside it. Prints the medians, and the median
-//! of the ratios with the quartiles.
+//! interleaved rounds, by the thread's CPU clock, as other programs may run beside it. Prints the medians, and the
+//! median of the ratios with the quartiles.
 #![allow(clippy::unwrap_used)]
 
 use std::ffi::CString;

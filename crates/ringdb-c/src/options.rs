@@ -73,7 +73,8 @@ pub unsafe extern "C" fn ringdb_options_set_io(
     // SAFETY: the header's contract.
     unsafe {
         set(options, err, |o| {
-            o.io = args::text(uri, "URI")?.to_owned();
+            let uri = args::text(uri, "URI")?;
+            *o = std::mem::take(o).with_io(uri);
             Ok(())
         })
     }
@@ -92,8 +93,9 @@ macro_rules! setters {
             // SAFETY: the header's contract.
             unsafe {
                 set(options, err, |o| {
+                    let value = convert(value)?;
                     // By its builder, so that a default counts as given, too.
-                    *o = std::mem::take(o).$builder(convert(value)?);
+                    *o = std::mem::take(o).$builder(value);
                     Ok(())
                 })
             }

@@ -86,8 +86,11 @@ static void options_are_checked(void) {
     OK(ringdb_options_set_block_bytes(o, 5000, &e));
     INVALID(ringdb_open(in_dir("never"), o, &db, &e));
     CHECK(strstr(e.message, "block_bytes is 5000") && e.kind == RINGDB_KIND_FIX_CALL && db == NULL);
-    OK(ringdb_options_set_block_bytes(o, 8192, &e));
+    /* What is refused leaves the rest as it was. */
     INVALID(ringdb_options_set_compression(o, 3, &e));
+    INVALID(ringdb_open(in_dir("never"), o, &db, &e));
+    CHECK(strstr(e.message, "block_bytes is 5000"));
+    OK(ringdb_options_set_block_bytes(o, 8192, &e));
     INVALID(ringdb_options_set_last_level_compression(o, -1, &e));
     INVALID(ringdb_options_set_durability(o, 0, &e));
     INVALID(ringdb_options_set_direct_reads(o, 2, &e));

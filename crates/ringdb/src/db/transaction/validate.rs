@@ -62,7 +62,8 @@ fn conflict(key: &[u8]) -> Error {
     Error::Conflict { key }
 }
 
-/// A key of `reads` of which there is a version after `basis`, or that a range deleted since then covers. Without any lock; it may read blocks.
+/// A key of `reads` of which there is a version after `basis`, or that a range deleted since then covers. Without any
+/// lock; it may read blocks.
 fn written_since(view: &View, reads: &ReadSet, basis: Seq) -> Result<Option<Vec<u8>>> {
     let deleted = view.ranges();
     for (hash, key) in reads.keys() {
