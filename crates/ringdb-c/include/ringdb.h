@@ -23,9 +23,9 @@
  * RESULT PLACES. `*out` is written on success only, unless something else is said.
  *
  * THREADS. A ringdb_db may be used by all threads at once. Values, once they are there, may be read by all threads.
- * An iterator, a batch, options, a ringdb_reads and a ringdb_writes are used by one thread at a time, any one; a
- * call that meets another thread in a call with the same handle is RINGDB_BUSY. A handle is released when no other
- * thread is in a call with it.
+ * An iterator, a batch, options, a transaction, a ringdb_reads and a ringdb_writes are used by one thread at a time,
+ * any one; a call that meets another thread in a call with the same handle is RINGDB_BUSY. A handle is released when
+ * no other thread is in a call with it.
  *
  * LIFETIMES. Handles may be released in any order. A store is open as long as there is a ringdb_db or a
  * ringdb_writes of it, or until ringdb_close; from then on all that is left of it (keyspaces, snapshots, iterators,
@@ -38,10 +38,11 @@
  *
  * LINKING. pkg-config (ringdb) names the shared library. The static one may be part of a shared library that is
  * loaded into any program, others with Rust in them too, if it is linked with -Wl,--exclude-libs,ALL: then none of
- * its names is seen from outside, or taken from there. Both interfaces, this and engineswap.h, may be linked into one
- * program.
+ * its names is seen from outside, or taken from there. Both interfaces, this and engineswap.h, may be linked into
+ * one program.
  *
  * PATHS are NUL-terminated bytes, NAMES NUL-terminated UTF-8. STRINGS that the library returns are UTF-8 and static.
+ * /
  */
 #ifndef RINGDB_H
 #define RINGDB_H
@@ -92,7 +93,8 @@ enum {
     RINGDB_READ_ONLY = -22,        /* a write to a snapshot, or to a store that was opened for reading */
     RINGDB_KEYSPACE_DROPPED = -23, /* the keyspace of this handle was dropped */
     RINGDB_CLOSED = -24,           /* the store was closed */
-    RINGDB_BUFFER_TOO_SMALL = -25  /* the value is longer than the buffer; its beginning was copied */
+    RINGDB_BUFFER_TOO_SMALL = -25, /* the value is longer than the buffer; its beginning was copied */
+    RINGDB_CONFLICT = -26          /* what a transaction has read was written meanwhile; run it again */
 };
 
 /* What to do about an error. */
@@ -191,6 +193,11 @@ int32_t ringdb_options_set_manifest_bytes(ringdb_options *options, uint64_t byte
 int32_t ringdb_options_set_direct_reads(ringdb_options *options, int32_t yes, ringdb_error *err);
 int32_t ringdb_options_set_create_if_missing(ringdb_options *options, int32_t yes, ringdb_error *err);
 int32_t ringdb_options_set_recover_damaged_log(ringdb_options *options, int32_t yes, ringdb_error *err);
+
+/* Settings as TOML text, by the names of the functions above, sizes also with units: "cache_bytes = '64 MiB'". What it
+ * says holds over what was set before; the rest stays. The second reads a file. */
+int32_t ringdb_options_parse(ringdb_options *options, const char *toml, ringdb_error *err);
+int32_t ringdb_options_load(ringdb_options *options, const char *path, ringdb_error *err);
 
 /* ---- Stores, keyspaces, snapshots ---------------------------------------------------------------------------- */
 
@@ -295,6 +302,17 @@ int32_t ringdb_put(const ringdb_db *db, const void *key, size_t key_len, const v
 int32_t ringdb_delete(const ringdb_db *db, const void *key, size_t key_len, const ringdb_write_options *how,
                       ringdb_error *err);
 
+/* Deletes the keys of a range, or those that begin with `prefix`: atomically, and at the same cost however many there
+ * are. Bounds as of ringdb_range. */
+int32_t ringdb_delete_range(const ringdb_db *db, const ringdb_slice *from, const ringdb_slice *to, uint32_t flags,
+                            const ringdb_write_options *how, ringdb_error *err);
+int32_t ringdb_delete_prefix(const ringdb_db *db, const void *prefix, size_t prefix_len,
+                             const ringdb_write_options *how, ringdb_error *err);
+/* Sets a key to `new_value` (NULL: deletes it) if its value is `expected` (NULL: there is none), at one moment: 1, or 0
+ * if it is not as expected. */
+int32_t ringdb_compare_and_swap(const ringdb_db *db, const void *key, size_t key_len, const ringdb_slice *expected,
+                                const ringdb_slice *new_value, ringdb_error *err);
+
 /* Writes that happen together or not at all, in any keyspaces of one store, in the order in which they were added. */
 typedef struct ringdb_batch ringdb_batch;
 
@@ -306,6 +324,10 @@ int32_t ringdb_batch_put(ringdb_batch *batch, const ringdb_db *db, const void *k
                          size_t value_len, ringdb_error *err);
 int32_t ringdb_batch_delete(ringdb_batch *batch, const ringdb_db *db, const void *key, size_t key_len,
                             ringdb_error *err);
+int32_t ringdb_batch_delete_range(ringdb_batch *batch, const ringdb_db *db, const ringdb_slice *from,
+                                  const ringdb_slice *to, uint32_t flags, ringdb_error *err);
+int32_t ringdb_batch_delete_prefix(ringdb_batch *batch, const ringdb_db *db, const void *prefix, size_t prefix_len,
+                                   ringdb_error *err);
 /* Takes the writes out, and keeps the memory. */
 int32_t ringdb_batch_clear(ringdb_batch *batch, ringdb_error *err);
 /* How many writes it has, and how many bytes. Either place may be NULL. */
@@ -317,6 +339,32 @@ int32_t ringdb_write(const ringdb_db *db, const ringdb_batch *batch, const ringd
                      ringdb_error *err);
 /* Makes everything durable that was written before, whatever its durability. */
 int32_t ringdb_sync(const ringdb_db *db, ringdb_error *err);
+
+/* ---- Transactions -------------------------------------------------------------------------------------------- */
+
+/* Reads and writes that happen at one moment, or not at all: serializable. It sees the store as it was when it
+ * began, and its own writes. Nobody is blocked: the commit is RINGDB_CONFLICT (kind RETRY) if something that was
+ * read has been written since, and nothing of it was written then: begin again. It is used by one thread at a time,
+ * and keeps the store open. */
+typedef struct ringdb_transaction ringdb_transaction;
+
+/* Of the store of `db`, whose keyspace is the one of calls that name none (NULL). */
+int32_t ringdb_transaction_begin(const ringdb_db *db, ringdb_transaction **out, ringdb_error *err);
+/* 1 and the value, or 0. */
+int32_t ringdb_transaction_get(ringdb_transaction *transaction, const ringdb_db *db, const void *key, size_t key_len,
+                               ringdb_value **out, ringdb_error *err);
+int32_t ringdb_transaction_put(ringdb_transaction *transaction, const ringdb_db *db, const void *key, size_t key_len,
+                               const void *value, size_t value_len, ringdb_error *err);
+int32_t ringdb_transaction_delete(ringdb_transaction *transaction, const ringdb_db *db, const void *key, size_t key_len,
+                                  ringdb_error *err);
+/* An iterator as of ringdb_range, which sees what is written ahead of it, too. What it goes through counts as read.
+ * It is freed before the commit. */
+int32_t ringdb_transaction_range(ringdb_transaction *transaction, const ringdb_db *db, const ringdb_slice *from,
+                                 const ringdb_slice *to, uint32_t flags, ringdb_iter **out, ringdb_error *err);
+/* Commits, and ends it however the commit ends, unless an argument was wrong. Without deadlines. */
+int32_t ringdb_transaction_commit(ringdb_transaction *transaction, const ringdb_write_options *how, ringdb_error *err);
+/* One that was not committed has done nothing. */
+void ringdb_transaction_free(ringdb_transaction *transaction);
 
 /* ---- Asynchronous requests by callback ----------------------------------------------------------------------- */
 

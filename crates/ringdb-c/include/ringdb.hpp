@@ -190,6 +190,9 @@ class options {
     options &direct_reads(bool yes) { return set(ringdb_options_set_direct_reads, yes); }
     options &create_if_missing(bool yes) { return set(ringdb_options_set_create_if_missing, yes); }
     options &recover_damaged_log(bool yes) { return set(ringdb_options_set_recover_damaged_log, yes); }
+    // TOML text, and a file of it, over what was set before.
+    options &parse(const std::string &toml) { return set(ringdb_options_parse, toml.c_str()); }
+    options &load(const std::string &path) { return set(ringdb_options_load, path.c_str()); }
     const ringdb_options *c_handle() const noexcept { return owner_.get(); }
 
   private:
@@ -526,6 +529,29 @@ class keyspace : public view {
         const auto c = how.c();
         erase_with(key, &c);
     }
+    // Deletes the keys of a range, or those with a prefix, at the same cost however many there are.
+    void erase_range(std::optional<std::string_view> from, std::optional<std::string_view> to,
+                     const write_options &how = {}) {
+        const auto c = how.c();
+        const ringdb_slice f = detail::slice(from.value_or("")), t = detail::slice(to.value_or(""));
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_delete_range(owner_.get(), from ? &f : nullptr, to ? &t : nullptr, 0, &c, e);
+        });
+    }
+    void erase_prefix(std::string_view prefix, const write_options &how = {}) {
+        const auto c = how.c();
+        detail::checked(
+            [&](ringdb_error *e) { return ringdb_delete_prefix(owner_.get(), prefix.data(), prefix.size(), &c, e); });
+    }
+    // Sets a key to `to` (none: deletes it) if its value is `expected` (none: there is none); whether it was.
+    bool compare_and_swap(std::string_view key, std::optional<std::string_view> expected,
+                          std::optional<std::string_view> to) {
+        const ringdb_slice x = detail::slice(expected.value_or("")), t = detail::slice(to.value_or(""));
+        return detail::checked([&](ringdb_error *e) {
+                   return ringdb_compare_and_swap(owner_.get(), key.data(), key.size(), expected ? &x : nullptr,
+                                                  to ? &t : nullptr, e);
+               }) == 1;
+    }
     // Compacts the tables that hold a range of keys.
     void compact(std::optional<std::string_view> from = {}, std::optional<std::string_view> to = {}) {
         const ringdb_slice f = detail::slice(from.value_or("")), t = detail::slice(to.value_or(""));
@@ -562,6 +588,19 @@ class batch {
         return put_in(in.c_handle(), key, value);
     }
     batch &erase(const keyspace &in, std::string_view key) { return erase_in(in.c_handle(), key); }
+    batch &erase_range(const keyspace &in, std::optional<std::string_view> from, std::optional<std::string_view> to) {
+        const ringdb_slice f = detail::slice(from.value_or("")), t = detail::slice(to.value_or(""));
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_batch_delete_range(owner_.get(), in.c_handle(), from ? &f : nullptr, to ? &t : nullptr, 0, e);
+        });
+        return *this;
+    }
+    batch &erase_prefix(const keyspace &in, std::string_view prefix) {
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_batch_delete_prefix(owner_.get(), in.c_handle(), prefix.data(), prefix.size(), e);
+        });
+        return *this;
+    }
     void clear() {
         detail::checked([&](ringdb_error *e) { return ringdb_batch_clear(owner_.get(), e); });
     }
@@ -586,6 +625,58 @@ class batch {
         return *this;
     }
     detail::owner<ringdb_batch, ringdb_batch_free> owner_;
+};
+
+// Reads and writes that happen at one moment, or not at all; see ringdb.h. Not committed, it has done nothing.
+class transaction {
+  public:
+    explicit transaction(ringdb_transaction *owned) : owner_(owned) {}
+    std::optional<value> get(std::string_view key) { return get_in(nullptr, key); }
+    std::optional<value> get(const keyspace &in, std::string_view key) { return get_in(in.c_handle(), key); }
+    void put(std::string_view key, std::string_view value) { put_in(nullptr, key, value); }
+    void put(const keyspace &in, std::string_view key, std::string_view value) { put_in(in.c_handle(), key, value); }
+    void erase(std::string_view key) { erase_in(nullptr, key); }
+    void erase(const keyspace &in, std::string_view key) { erase_in(in.c_handle(), key); }
+    // To be destroyed before the commit.
+    scan range(std::optional<std::string_view> from = {}, std::optional<std::string_view> to = {}) {
+        return range_in(nullptr, from, to);
+    }
+    scan range(const keyspace &in, std::optional<std::string_view> from = {}, std::optional<std::string_view> to = {}) {
+        return range_in(in.c_handle(), from, to);
+    }
+    // False: what was read has been written since; nothing of it was written, begin again.
+    [[nodiscard]] bool commit(const write_options &how = {}) {
+        const auto c = how.c();
+        ringdb_error e;
+        const auto code = ringdb_transaction_commit(owner_.get(), &c, &e);
+        if (code < 0 && code != RINGDB_CONFLICT)
+            throw error(e);
+        return code == RINGDB_OK;
+    }
+
+  private:
+    std::optional<value> get_in(const ringdb_db *in, std::string_view key) {
+        auto *out = detail::made<ringdb_value>([&](ringdb_value **place, ringdb_error *e) {
+            return ringdb_transaction_get(owner_.get(), in, key.data(), key.size(), place, e);
+        });
+        return out ? std::optional<value>(value(out)) : std::nullopt;
+    }
+    void put_in(const ringdb_db *in, std::string_view key, std::string_view value) {
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_transaction_put(owner_.get(), in, key.data(), key.size(), value.data(), value.size(), e);
+        });
+    }
+    void erase_in(const ringdb_db *in, std::string_view key) {
+        detail::checked(
+            [&](ringdb_error *e) { return ringdb_transaction_delete(owner_.get(), in, key.data(), key.size(), e); });
+    }
+    scan range_in(const ringdb_db *in, std::optional<std::string_view> from, std::optional<std::string_view> to) {
+        const ringdb_slice f = detail::slice(from.value_or("")), t = detail::slice(to.value_or(""));
+        return scan(detail::made<ringdb_iter>([&](ringdb_iter **place, ringdb_error *e) {
+            return ringdb_transaction_range(owner_.get(), in, from ? &f : nullptr, to ? &t : nullptr, 0, place, e);
+        }));
+    }
+    detail::owner<ringdb_transaction, ringdb_transaction_free> owner_;
 };
 
 // Writes for an event loop.
@@ -689,6 +780,11 @@ class db : public keyspace {
         return request::begin(std::move(f), [&](void *user, ringdb_request **handle, ringdb_error *e) {
             return ringdb_sync_async(owner_.get(), done<F>, user, handle, e);
         });
+    }
+    ringdb::transaction transaction() {
+        return ringdb::transaction(detail::made<ringdb_transaction>([&](ringdb_transaction **place, ringdb_error *e) {
+            return ringdb_transaction_begin(owner_.get(), place, e);
+        }));
     }
     ringdb::writes writes(std::size_t depth) {
         return ringdb::writes(detail::made<ringdb_writes>(

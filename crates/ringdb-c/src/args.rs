@@ -89,6 +89,19 @@ pub(crate) fn flag(yes: i32, what: &str) -> Result<bool, Fail> {
     }
 }
 
+/// Bytes that may be absent.
+///
+/// # Safety
+/// `slice` is NULL or leads to a slice, and this to its bytes.
+pub(crate) unsafe fn optional<'a>(slice: *const ringdb_slice, what: &str) -> Result<Option<&'a [u8]>, Fail> {
+    // SAFETY: the caller's promise.
+    match unsafe { slice.as_ref() } {
+        None => Ok(None),
+        // SAFETY: the caller's promise.
+        Some(s) => unsafe { bytes(s.data, s.len, what) }.map(Some),
+    }
+}
+
 /// From where to where.
 pub(crate) type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
@@ -107,17 +120,13 @@ pub(crate) unsafe fn bounds<'a>(
         )));
     }
     // SAFETY: the caller's promise.
-    let key = |slice: *const ringdb_slice| match unsafe { slice.as_ref() } {
-        None => Ok(None),
-        // SAFETY: the caller's promise.
-        Some(s) => unsafe { bytes(s.data, s.len, "bound") }.map(Some),
-    };
+    let (from, to) = unsafe { (optional(from, "bound")?, optional(to, "bound")?) };
     let bound = |key, excluded| match (key, excluded) {
         (None, _) => Bound::Unbounded,
         (Some(key), true) => Bound::Excluded(key),
         (Some(key), false) => Bound::Included(key),
     };
-    Ok((bound(key(from)?, flags & FROM_EXCLUDED != 0), bound(key(to)?, flags & TO_INCLUDED == 0)))
+    Ok((bound(from, flags & FROM_EXCLUDED != 0), bound(to, flags & TO_INCLUDED == 0)))
 }
 
 fn deadline(us: u64) -> Option<Duration> {

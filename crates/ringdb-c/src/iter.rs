@@ -2,7 +2,9 @@
 
 use std::ffi::c_void;
 
-use ringdb::{Iter, Value};
+use std::sync::Arc;
+
+use ringdb::{Iter, Transaction, TransactionRange, Value};
 
 use crate::args::{self, ringdb_read_options, ringdb_slice};
 use crate::result::{ABSENT, Alone, FOUND, Fail, OK, failed, guard, ringdb_error};
@@ -10,11 +12,56 @@ use crate::store::{give, of_part, ringdb_db};
 use crate::value::free;
 
 /// An iterator, and the pair that it stands on.
-pub struct ringdb_iter(Alone<(Iter, (Value, Value))>);
+pub struct ringdb_iter(Alone<(Pairs, (Value, Value))>);
+
+/// What it goes through.
+enum Pairs {
+    Plain(Iter),
+    Tracked(Box<Tracked>),
+}
+
+/// A range of a transaction, which it keeps. The range goes first.
+struct Tracked {
+    range: TransactionRange<'static>,
+    _of: Arc<Transaction>,
+}
+
+type Pair = Option<ringdb::Result<(Value, Value)>>;
+
+impl Pairs {
+    #[inline]
+    fn next(&mut self) -> Pair {
+        match self {
+            Pairs::Plain(iter) => iter.next(),
+            Pairs::Tracked(tracked) => tracked.range.next(),
+        }
+    }
+
+    #[inline]
+    fn next_back(&mut self) -> Pair {
+        match self {
+            Pairs::Plain(iter) => iter.next_back(),
+            Pairs::Tracked(tracked) => tracked.range.next_back(),
+        }
+    }
+}
 
 impl ringdb_iter {
     fn new(iter: Iter) -> ringdb_iter {
-        ringdb_iter(Alone::new((iter, Default::default())))
+        ringdb_iter(Alone::new((Pairs::Plain(iter), Default::default())))
+    }
+
+    /// The pairs of a range of a transaction.
+    pub(crate) fn of_transaction(
+        transaction: &Arc<Transaction>,
+        range: impl FnOnce(&'static Transaction) -> TransactionRange<'static>,
+    ) -> ringdb_iter {
+        let of = Arc::clone(transaction);
+        // SAFETY: the transaction stays where it is as long as `_of` holds it, which is dropped after the range; and
+        // neither leaves the handle.
+        let range = range(unsafe { &*Arc::as_ptr(&of) });
+        let pairs = Pairs::Tracked(Box::new(Tracked { range, _of: of }));
+        ringdb_iter(Alone::new((pairs, Default::default())))
     }
 }
 
@@ -84,7 +131,7 @@ unsafe fn step(
     key: *mut ringdb_slice,
     value: *mut ringdb_slice,
     err: *mut ringdb_error,
-    step: impl FnOnce(&mut Iter) -> Option<ringdb::Result<(Value, Value)>>,
+    step: impl FnOnce(&mut Pairs) -> Pair,
 ) -> i32 {
     guard(err, || {
         // SAFETY: the caller's promise.
@@ -112,7 +159,7 @@ pub unsafe extern "C" fn ringdb_iter_next(
     err: *mut ringdb_error,
 ) -> i32 {
     // SAFETY: the header's contract.
-    unsafe { step(iter, key, value, err, Iter::next) }
+    unsafe { step(iter, key, value, err, Pairs::next) }
 }
 
 /// The next pair from the back.
@@ -124,7 +171,7 @@ pub unsafe extern "C" fn ringdb_iter_next_back(
     err: *mut ringdb_error,
 ) -> i32 {
     // SAFETY: the header's contract.
-    unsafe { step(iter, key, value, err, Iter::next_back) }
+    unsafe { step(iter, key, value, err, Pairs::next_back) }
 }
 
 /// Frees an iterator.

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use ringdb::{Compression, Options};
 
 use crate::args;
-use crate::result::{Alone, Fail, OK, guard, guarded, ringdb_error};
+use crate::result::{Alone, Fail, OK, failed, guard, guarded, ringdb_error};
 use crate::value::free;
 
 /// A handle of options.
@@ -75,6 +75,40 @@ pub unsafe extern "C" fn ringdb_options_set_io(
         set(options, err, |o| {
             let uri = args::text(uri, "URI")?;
             *o = std::mem::take(o).with_io(uri);
+            Ok(())
+        })
+    }
+}
+
+/// Settings as TOML text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_options_parse(
+    options: *mut ringdb_options,
+    toml: *const c_char,
+    err: *mut ringdb_error,
+) -> i32 {
+    // SAFETY: the header's contract.
+    unsafe {
+        set(options, err, |o| {
+            let said = Options::from_toml(args::text(toml, "text")?).map_err(failed)?;
+            *o = said.over(std::mem::take(o));
+            Ok(())
+        })
+    }
+}
+
+/// Settings from a TOML file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_options_load(
+    options: *mut ringdb_options,
+    path: *const c_char,
+    err: *mut ringdb_error,
+) -> i32 {
+    // SAFETY: the header's contract.
+    unsafe {
+        set(options, err, |o| {
+            let said = Options::load(args::path(path)?).map_err(failed)?;
+            *o = said.over(std::mem::take(o));
             Ok(())
         })
     }

@@ -27,6 +27,7 @@ pub(crate) const READ_ONLY: i32 = -22;
 const KEYSPACE_DROPPED: i32 = -23;
 const CLOSED: i32 = -24;
 pub(crate) const BUFFER_TOO_SMALL: i32 = -25;
+const CONFLICT: i32 = -26;
 
 const MESSAGE: usize = 1008;
 
@@ -106,6 +107,7 @@ pub(crate) fn failed(e: Error) -> Fail {
         Error::Locked(_) => LOCKED,
         Error::NoStore { .. } => NO_STORE,
         Error::NewerFormat { .. } => NEWER_FORMAT,
+        Error::Conflict { .. } => CONFLICT,
         Error::ReadOnly => READ_ONLY,
         Error::KeyspaceDropped(_) => KEYSPACE_DROPPED,
         Error::Closed => CLOSED,
@@ -130,7 +132,7 @@ pub(crate) fn would_block() -> Fail {
 fn kind_of(code: i32) -> i32 {
     match code {
         OK.. => 0,
-        NO_SPACE | EXHAUSTED | LOCKED => 1,
+        NO_SPACE | EXHAUSTED | LOCKED | CONFLICT => 1,
         UNEXPECTED_EOF | CORRUPT => 3,
         WOULD_BLOCK => 4,
         TIMED_OUT => 5,
@@ -162,6 +164,7 @@ pub extern "C" fn ringdb_code_name(code: i32) -> *const c_char {
         KEYSPACE_DROPPED => c"keyspace dropped",
         CLOSED => c"closed",
         BUFFER_TOO_SMALL => c"buffer too small",
+        CONFLICT => c"conflict",
         _ => c"unknown",
     };
     c_abi::code_name(code).unwrap_or(own).as_ptr()
@@ -237,6 +240,7 @@ mod tests {
             Error::NewerFormat { path, found: 9, newest: 1 },
             Error::Invalid("i".into()),
             Error::ReadOnly,
+            Error::Conflict { key: "k".into() },
             Error::KeyspaceDropped("k".into()),
             Error::Closed,
             Error::TimedOut,

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use ringdb::{Db, WriteBatch, WriteOptions};
 
-use crate::args::{self, ringdb_write_options};
+use crate::args::{self, ringdb_slice, ringdb_write_options};
 use crate::callback::refuse_in_a_callback;
 use crate::result::{Alone, Fail, OK, failed, guard, guarded, ringdb_error};
 use crate::store::ringdb_db;
@@ -77,6 +77,76 @@ pub unsafe extern "C" fn ringdb_delete(
     })
 }
 
+/// Deletes the keys of a range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_delete_range(
+    db: *const ringdb_db,
+    from: *const ringdb_slice,
+    to: *const ringdb_slice,
+    flags: u32,
+    how: *const ringdb_write_options,
+    err: *mut ringdb_error,
+) -> i32 {
+    guard(err, || {
+        // SAFETY: the header's contract.
+        let (db, range, how) = unsafe {
+            (args::handle(db, "store")?, args::bounds(from, to, flags)?, args::write_options(how)?)
+        };
+        let mut batch = WriteBatch::new();
+        batch.delete_range_in(db.writable()?, range);
+        write_and_wait(&db.db, &batch, &how)
+    })
+}
+
+/// Deletes the keys that begin with something.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_delete_prefix(
+    db: *const ringdb_db,
+    prefix: *const c_void,
+    prefix_len: usize,
+    how: *const ringdb_write_options,
+    err: *mut ringdb_error,
+) -> i32 {
+    guard(err, || {
+        // SAFETY: the header's contract.
+        let (db, prefix, how) = unsafe {
+            (
+                args::handle(db, "store")?,
+                args::bytes(prefix, prefix_len, "prefix")?,
+                args::write_options(how)?,
+            )
+        };
+        let mut batch = WriteBatch::new();
+        batch.delete_prefix_in(db.writable()?, prefix);
+        write_and_wait(&db.db, &batch, &how)
+    })
+}
+
+/// Changes a key if it is as expected.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_compare_and_swap(
+    db: *const ringdb_db,
+    key: *const c_void,
+    key_len: usize,
+    expected: *const ringdb_slice,
+    new: *const ringdb_slice,
+    err: *mut ringdb_error,
+) -> i32 {
+    guard(err, || {
+        // SAFETY: the header's contract.
+        let (db, key, expected, new) = unsafe {
+            (
+                args::handle(db, "store")?,
+                args::bytes(key, key_len, "key")?,
+                args::optional(expected, "expected value")?,
+                args::optional(new, "new value")?,
+            )
+        };
+        let swapped = db.writable()?.compare_and_swap(key, expected, new).map_err(failed)?;
+        Ok(i32::from(swapped))
+    })
+}
+
 /// An empty batch.
 #[unsafe(no_mangle)]
 pub extern "C" fn ringdb_batch_new() -> *mut ringdb_batch {
@@ -137,6 +207,52 @@ pub unsafe extern "C" fn ringdb_batch_delete(
         match unsafe { db.as_ref() } {
             None => batch.delete(key),
             Some(db) => batch.delete_in(db.writable()?, key),
+        }
+        Ok(OK)
+    })
+}
+
+/// Adds the deletion of a range.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_batch_delete_range(
+    batch: *mut ringdb_batch,
+    db: *const ringdb_db,
+    from: *const ringdb_slice,
+    to: *const ringdb_slice,
+    flags: u32,
+    err: *mut ringdb_error,
+) -> i32 {
+    guard(err, || {
+        // SAFETY: the header's contract.
+        let (batch, range) = unsafe { (args::handle(batch, "batch")?, args::bounds(from, to, flags)?) };
+        let mut batch = batch.0.take("batch")?;
+        // SAFETY: the header's contract.
+        match unsafe { db.as_ref() } {
+            None => batch.delete_range(range),
+            Some(db) => batch.delete_range_in(db.writable()?, range),
+        }
+        Ok(OK)
+    })
+}
+
+/// Adds the deletion of the keys that begin with something.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_batch_delete_prefix(
+    batch: *mut ringdb_batch,
+    db: *const ringdb_db,
+    prefix: *const c_void,
+    prefix_len: usize,
+    err: *mut ringdb_error,
+) -> i32 {
+    guard(err, || {
+        // SAFETY: the header's contract.
+        let (batch, prefix) =
+            unsafe { (args::handle(batch, "batch")?, args::bytes(prefix, prefix_len, "prefix")?) };
+        let mut batch = batch.0.take("batch")?;
+        // SAFETY: the header's contract.
+        match unsafe { db.as_ref() } {
+            None => batch.delete_prefix(prefix),
+            Some(db) => batch.delete_prefix_in(db.writable()?, prefix),
         }
         Ok(OK)
     })

@@ -86,7 +86,7 @@ pub const ORDERS: &[Order] = &[
             "options answer",
             "store",
             "read iter write upkeep",
-            "asynchronous reads writes",
+            "asynchronous reads writes transaction",
             "lib",
         ],
     },

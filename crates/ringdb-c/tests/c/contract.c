@@ -331,6 +331,144 @@ static void scans_and_snapshots(void) {
     ringdb_release(users_then);
 }
 
+static void ranges_and_swaps(void) {
+    ringdb_db *db = open_store(uri, dir, "ranges"), *users = NULL, *then = NULL;
+    ringdb_batch *batch = ringdb_batch_new();
+    ringdb_write_options sync = RINGDB_WRITE_OPTIONS_INIT;
+    ringdb_slice b = of("b"), d = of("d"), one = of("1"), two = of("2");
+    sync.durability = RINGDB_DURABILITY_SYNC;
+    OK(ringdb_keyspace(db, "users", &users, &e));
+    OK(ringdb_snapshot(db, &then, &e));
+    put(db, "a", "1"), put(db, "b", "1"), put(db, "c", "1"), put(db, "d", "1"), put(users, "b", "1");
+    OK(ringdb_delete_range(db, &b, &d, 0, &sync, &e));
+    CHECK(!strcmp(range(db, NULL, NULL, 0, 0), " a d") && has(users, "b", "1") && has(db, "c", NULL));
+    put(db, "c", "2");
+    OK(ringdb_delete_range(db, &b, &d, RINGDB_FROM_EXCLUDED | RINGDB_TO_INCLUDED, NULL, &e));
+    CHECK(!strcmp(range(db, NULL, NULL, 0, 0), " a"));
+    OK(ringdb_delete_prefix(users, "b", 1, NULL, &e));
+    CHECK(has(users, "b", NULL));
+    put(users, "x1", "1"), put(users, "x2", "1"), put(users, "y", "1");
+    OK(ringdb_batch_delete_range(batch, NULL, NULL, NULL, 0, &e));
+    OK(ringdb_batch_delete_prefix(batch, users, "x", 1, &e));
+    OK(ringdb_batch_put(batch, users, "x2", 2, "2", 1, &e));
+    OK(ringdb_write(db, batch, NULL, &e));
+    CHECK(!strcmp(range(db, NULL, NULL, 0, 0), "") && !strcmp(range(users, NULL, NULL, 0, 0), " x2 y"));
+    INVALID(ringdb_delete_range(db, &b, &d, 4, NULL, &e));
+    INVALID(ringdb_delete_range(NULL, &b, &d, 0, NULL, &e));
+    INVALID(ringdb_delete_prefix(db, NULL, 1, NULL, &e));
+    INVALID(ringdb_batch_delete_range(NULL, NULL, &b, &d, 0, &e));
+    FAILS(RINGDB_READ_ONLY, ringdb_delete_range(then, NULL, NULL, 0, NULL, &e));
+    FAILS(RINGDB_READ_ONLY, ringdb_batch_delete_prefix(batch, then, "x", 1, &e));
+
+    CHECK(ringdb_compare_and_swap(db, "n", 1, NULL, &one, &e) == 1 && has(db, "n", "1"));
+    CHECK(ringdb_compare_and_swap(db, "n", 1, NULL, &two, &e) == 0 && has(db, "n", "1"));
+    CHECK(ringdb_compare_and_swap(db, "n", 1, &one, &two, &e) == 1 && has(db, "n", "2"));
+    CHECK(ringdb_compare_and_swap(db, "n", 1, &two, NULL, &e) == 1 && has(db, "n", NULL));
+    INVALID(ringdb_compare_and_swap(db, NULL, 1, NULL, NULL, &e));
+    FAILS(RINGDB_READ_ONLY, ringdb_compare_and_swap(then, "n", 1, NULL, &one, &e));
+    ringdb_batch_free(batch);
+    ringdb_release(then), ringdb_release(users), ringdb_release(db);
+}
+
+static int tx_has(ringdb_transaction *tx, ringdb_db *db, const char *key, const char *wanted) {
+    ringdb_value *value = NULL;
+    int found = ringdb_transaction_get(tx, db, key, strlen(key), &value, &e);
+    CHECK(e.code == RINGDB_OK && found == (wanted != NULL) && (value != NULL) == found);
+    CHECK(!found ||
+          (ringdb_value_len(value) == strlen(wanted) && !memcmp(ringdb_value_data(value), wanted, strlen(wanted))));
+    ringdb_value_free(value);
+    return 1;
+}
+
+static void transactions(void) {
+    ringdb_db *db = open_store(uri, dir, "tx"), *users = NULL, *then = NULL;
+    ringdb_transaction *tx = NULL, *other = NULL;
+    ringdb_write_options how = RINGDB_WRITE_OPTIONS_INIT;
+    ringdb_iter *iter = NULL;
+    ringdb_slice key;
+    OK(ringdb_keyspace(db, "users", &users, &e));
+    OK(ringdb_snapshot(db, &then, &e));
+    put(db, "a", "1"), put(users, "u", "1");
+    /* It reads its own writes, over keyspaces; nobody else does before the commit. */
+    OK(ringdb_transaction_begin(db, &tx, &e));
+    CHECK(tx_has(tx, NULL, "a", "1") && tx_has(tx, users, "u", "1") && tx_has(tx, users, "a", NULL));
+    OK(ringdb_transaction_put(tx, NULL, "b", 1, "2", 1, &e));
+    OK(ringdb_transaction_put(tx, users, "v", 1, "3", 1, &e));
+    OK(ringdb_transaction_delete(tx, NULL, "a", 1, &e));
+    CHECK(tx_has(tx, NULL, "b", "2") && tx_has(tx, NULL, "a", NULL) && has(db, "b", NULL) && has(db, "a", "1"));
+    OK(ringdb_transaction_range(tx, NULL, NULL, NULL, 0, &iter, &e));
+    INVALID(ringdb_transaction_commit(tx, NULL, &e));
+    CHECK(strstr(e.message, "iterator"));
+    CHECK(ringdb_iter_next(iter, &key, NULL, &e) == 1 && key.len == 1 && !memcmp(key.data, "b", 1));
+    CHECK(ringdb_iter_next_back(iter, &key, NULL, &e) == 0);
+    ringdb_iter_free(iter);
+    how.deadline_us = 1;
+    INVALID(ringdb_transaction_commit(tx, &how, &e));
+    how.deadline_us = 0, how.durability = RINGDB_DURABILITY_SYNC;
+    OK(ringdb_transaction_commit(tx, &how, &e));
+    CHECK(has(db, "b", "2") && has(db, "a", NULL) && has(users, "v", "3"));
+    INVALID(ringdb_transaction_commit(tx, NULL, &e));
+    INVALID(ringdb_transaction_put(tx, NULL, "b", 1, "2", 1, &e));
+    CHECK(strstr(e.message, "ended"));
+    ringdb_transaction_free(tx);
+    /* Of two that read the same, one commits. */
+    OK(ringdb_transaction_begin(users, &tx, &e));
+    OK(ringdb_transaction_begin(users, &other, &e));
+    CHECK(tx_has(tx, NULL, "v", "3") && tx_has(other, NULL, "v", "3"));
+    OK(ringdb_transaction_put(tx, NULL, "v", 1, "4", 1, &e));
+    OK(ringdb_transaction_put(other, NULL, "v", 1, "5", 1, &e));
+    OK(ringdb_transaction_commit(tx, NULL, &e));
+    FAILS(RINGDB_CONFLICT, ringdb_transaction_commit(other, NULL, &e));
+    CHECK(e.kind == RINGDB_KIND_RETRY && has(users, "v", "4"));
+    ringdb_transaction_free(tx), ringdb_transaction_free(other);
+    /* What is freed has done nothing; the iterator goes after its transaction, and keeps it. */
+    OK(ringdb_transaction_begin(db, &tx, &e));
+    OK(ringdb_transaction_put(tx, NULL, "never", 5, "1", 1, &e));
+    OK(ringdb_transaction_range(tx, users, NULL, NULL, 0, &iter, &e));
+    ringdb_transaction_free(tx);
+    CHECK(ringdb_iter_next(iter, &key, NULL, &e) == 1 && !memcmp(key.data, "u", 1));
+    ringdb_iter_free(iter);
+    CHECK(has(db, "never", NULL));
+    INVALID(ringdb_transaction_begin(NULL, &tx, &e));
+    INVALID(ringdb_transaction_begin(db, NULL, &e));
+    FAILS(RINGDB_READ_ONLY, ringdb_transaction_begin(then, &tx, &e));
+    OK(ringdb_transaction_begin(db, &tx, &e));
+    FAILS(RINGDB_READ_ONLY, ringdb_transaction_put(tx, then, "k", 1, "v", 1, &e));
+    INVALID(ringdb_transaction_put(tx, NULL, NULL, 1, "v", 1, &e));
+    INVALID(ringdb_transaction_get(tx, NULL, "k", 1, NULL, &e));
+    INVALID(ringdb_transaction_delete(NULL, NULL, "k", 1, &e));
+    INVALID(ringdb_transaction_range(tx, NULL, NULL, NULL, 8, &iter, &e));
+    INVALID(ringdb_transaction_commit(NULL, NULL, &e));
+    OK(ringdb_transaction_put(tx, NULL, "k", 1, "v", 1, &e));
+    OK(ringdb_close(db, &e));
+    FAILS(RINGDB_CLOSED, ringdb_transaction_commit(tx, NULL, &e));
+    FAILS(RINGDB_CLOSED, ringdb_transaction_begin(db, &other, &e));
+    ringdb_transaction_free(tx), ringdb_transaction_free(NULL);
+    ringdb_release(then), ringdb_release(users), ringdb_release(db);
+}
+
+static void options_as_text(void) {
+    ringdb_options *o = ringdb_options_new();
+    ringdb_db *db = NULL;
+    FILE *f = fopen(in_dir("o.toml"), "w");
+    OK(ringdb_options_set_io(o, uri, &e));
+    OK(ringdb_options_parse(o, "cache_bytes = '2 MiB'\ncompression = 'lz4'\n", &e));
+    INVALID(ringdb_options_parse(o, "cache_bytes = 5\n", &e));
+    INVALID(ringdb_options_parse(o, "cash_bytes = '2 MiB'\n", &e));
+    CHECK(strstr(e.message, "cash_bytes"));
+    INVALID(ringdb_options_parse(o, "io = \"\xff\"", &e));
+    INVALID(ringdb_options_parse(o, NULL, &e));
+    INVALID(ringdb_options_parse(NULL, "", &e));
+    CHECK(f && fputs("create_if_missing = false\n", f) >= 0 && fclose(f) == 0);
+    OK(ringdb_options_load(o, in_dir("o.toml"), &e));
+    FAILS(RINGDB_NOT_FOUND, ringdb_options_load(o, in_dir("none.toml"), &e));
+    FAILS(RINGDB_NO_STORE, ringdb_open(in_dir("text"), o, &db, &e));
+    OK(ringdb_options_parse(o, "create_if_missing = true", &e));
+    OK(ringdb_open(in_dir("text"), o, &db, &e));
+    ringdb_release(db);
+    ringdb_options_free(o);
+}
+
 static void upkeep(void) {
     ringdb_db *db = open_store(uri, dir, "upkeep"), *copy = NULL, *reader = NULL;
     ringdb_value *text = NULL;
@@ -479,6 +617,9 @@ int main(int argc, char **argv) {
     structs_of_other_sizes();
     batches_and_keyspaces();
     scans_and_snapshots();
+    ranges_and_swaps();
+    transactions();
+    options_as_text();
     upkeep();
     after_the_end();
     nothing_is_refused();

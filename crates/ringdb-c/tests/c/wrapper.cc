@@ -132,6 +132,46 @@ void what_is_wrong_is_thrown(const std::string &uri, const std::string &dir) {
     CHECK(thrown([&] { (void)db.get("k"); }).code() == RINGDB_INVALID_ARGUMENT);
 }
 
+void transactions(const std::string &uri, const std::string &dir) {
+    auto db = ringdb::db::open(dir + "/t", small(uri).parse("compression = 'lz4'"));
+    CHECK(thrown([&] { small(uri).load(dir + "/none.toml"); }).code() == RINGDB_NOT_FOUND);
+    auto users = db.keyspace("users");
+    // Two threads count in one key; a conflict begins again.
+    std::atomic<int> conflicts{0};
+    const auto count = [&] {
+        for (int i = 0; i < 200; i++)
+            for (;;) {
+                auto tx = db.transaction();
+                const auto old = tx.get(users, "n");
+                tx.put(users, "n", std::to_string(old ? std::stoi(old->str()) + 1 : 1));
+                if (tx.commit())
+                    break;
+                conflicts++;
+            }
+    };
+    std::thread other(count);
+    count();
+    other.join();
+    CHECK(users.get("n")->view() == "400");
+    {
+        auto tx = db.transaction();
+        tx.put("a", "1"), tx.put("b", "2"), tx.erase("a"), tx.erase(users, "n");
+        std::string seen;
+        for (const auto &[key, value] : tx.range())
+            seen.append(key).append(value);
+        CHECK(seen == "b2" && tx.get("b") && !tx.get("a") && !tx.range(users).next());
+    }
+    CHECK(!db.contains("b") && users.contains("n"));
+    CHECK(db.compare_and_swap("c", {}, "1") && !db.compare_and_swap("c", {}, "2") && db.compare_and_swap("c", "1", {}));
+    db.put("x1", ""), db.put("x2", ""), db.put("y", "");
+    db.erase_prefix("x");
+    CHECK(!db.contains("x1") && db.contains("y"));
+    db.erase_range("a", {}, {ringdb::durability::sync, {}});
+    CHECK(!db.range().next());
+    db.write(ringdb::batch().erase_range(users, {}, {}).erase_prefix(users, "m").put(users, "m", "1"));
+    CHECK(!users.contains("n") && users.contains("m"));
+}
+
 // Counts what is called; says when so many were.
 class latch {
   public:
@@ -256,6 +296,7 @@ int main(int argc, char **argv) {
     }
     the_calls_that_wait(argv[1], argv[2]);
     what_is_wrong_is_thrown(argv[1], argv[2]);
+    transactions(argv[1], argv[2]);
     asynchronous(argv[1], argv[2]);
     event_loops(argv[1], argv[2]);
     std::printf("passed\n");
