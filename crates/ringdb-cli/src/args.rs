@@ -11,13 +11,15 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::engine::{Engine, Settings};
 use crate::fileperf::args::FilePerfArgs;
+use crate::out::parse_bytes;
 use crate::store::{DurabilityArg, RangeArgs, StoreArgs};
 
 /// Operate, measure and diagnose a ringdb store.
 ///
-/// Exit codes: 0 when it went well; 1 when the answer is no: a key that `get` was asked for is absent, `verify` found
-/// problems, `salvage` could make no new store; 2 when the arguments are wrong; 3 when `salvage` made a new store but
-/// something was lost; 4 when it failed; 128 and the signal's number when a signal ended it.
+/// Exit codes: 0 when it went well; 1 when the answer is no: a key that `get` was asked for is absent, `verify` or
+/// `backup --verify` found problems, `salvage` could make no new store; 2 when the arguments are wrong; 3 when
+/// `salvage` made a new store but something was lost; 4 when it failed; 128 and the signal's number when a signal ended
+/// it.
 #[derive(Parser, Debug)]
 #[command(name = "ringdb", version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
@@ -65,6 +67,13 @@ pub enum Verb {
     /// An upgrade begins a new manifest, and flushes what the log holds; from then on older builds refuse the store.
     /// Tables of older versions stay as they are and stay readable. Any other verb that writes does the same.
     Upgrade(UpgradeArgs),
+    /// Back the store up: one more generation in a directory on any file system
+    ///
+    /// Tables that a former generation has are not copied again. Every block of the others is checked on its way. A
+    /// crash leaves the former generations whole. `--verify` and `--list` look at what is there, without a store.
+    Backup(BackupArgs),
+    /// Make a new store of a backup, checking every byte
+    Restore(RestoreArgs),
     /// List, create or drop keyspaces
     Keyspaces(KeyspacesArgs),
     /// Measure: db_bench's workloads on any I/O engine
@@ -354,6 +363,67 @@ pub struct UpgradeArgs {
     pub json: bool,
 }
 
+/// Arguments of `backup`.
+#[derive(Args, Debug)]
+pub struct BackupArgs {
+    /// Directory of the store
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["verify", "list"])]
+    pub db: Option<PathBuf>,
+    /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128; or @FILE for what
+    /// `ringdb doctor --write FILE` recommends [default: auto]
+    #[arg(long, value_name = "URI")]
+    pub io: Option<Engine>,
+    /// Settings of the store from a TOML file: the fields of `Options` by name, as cache_bytes = "64 MiB". Other
+    /// options of the command line go before it; it goes before what the store remembers
+    #[arg(long, value_name = "FILE")]
+    pub options: Option<Settings>,
+    /// Memory budget for cache, index, filters and memtables together [default: 256MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub cache_bytes: Option<u64>,
+    /// Read tables past the page cache: memory is then bounded by --cache-bytes
+    #[arg(long)]
+    pub direct_reads: bool,
+    /// Keep this many generations, with the new one; remove older ones [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep: Option<u32>,
+    /// Make no backup: read every byte of those that are there; exit code 1 if anything is wrong
+    #[arg(long, conflicts_with_all = ["db", "keep", "list"])]
+    pub verify: bool,
+    /// Make no backup: list those that are there
+    #[arg(long, conflicts_with_all = ["db", "keep"])]
+    pub list: bool,
+    /// Print what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The directory of the backups, one for each store; made if missing
+    #[arg(value_name = "TO")]
+    pub dir: PathBuf,
+}
+
+/// Arguments of `restore`.
+#[derive(Args, Debug)]
+pub struct RestoreArgs {
+    /// I/O engine: auto, posix, libaio, io_uring, with options as in io_uring?depth=128; or @FILE for what
+    /// `ringdb doctor --write FILE` recommends [default: auto]
+    #[arg(long, value_name = "URI")]
+    pub io: Option<Engine>,
+    /// A settings file (TOML), of which io is used
+    #[arg(long, value_name = "FILE")]
+    pub options: Option<Settings>,
+    /// Restore this generation instead of the newest
+    #[arg(long, value_name = "N")]
+    pub generation: Option<u64>,
+    /// Print what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The directory of the backups
+    #[arg(value_name = "FROM")]
+    pub from: PathBuf,
+    /// Directory of the new store: it must not exist or be empty
+    #[arg(value_name = "TO")]
+    pub to: PathBuf,
+}
+
 /// Arguments of `keyspaces`.
 #[derive(Args, Debug)]
 pub struct KeyspacesArgs {
@@ -404,7 +474,7 @@ mod tests {
                 assert!(has("io") || c.get_name() == "doctor", "{}", c.get_name());
                 assert!(has("json"), "{}", c.get_name());
                 assert!(
-                    has("db") || ["demo", "fileperf", "salvage"].contains(&c.get_name()),
+                    has("db") || ["demo", "fileperf", "salvage", "restore"].contains(&c.get_name()),
                     "{}",
                     c.get_name()
                 );

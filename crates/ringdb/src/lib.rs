@@ -106,8 +106,9 @@ mod value;
 
 pub use bounds::KeyRange;
 pub use db::{
-    Cursor, Db, ExtractIf, FileFormat, FormatReport, GetFuture, Iter, Keys, Keyspace, MultiGetFuture,
-    MultiGetStream, RangeStream, Reads, Snapshot, Transaction, TransactionRange, WriteBatch, WriteFuture,
+    BackupOptions, BackupReport, Backups, Cursor, Db, ExtractIf, FileFormat, FormatReport, Generation,
+    GetFuture, Iter, Keys, Keyspace, MultiGetFuture, MultiGetStream, RangeStream, Reads, RestoreReport,
+    Snapshot, Transaction, TransactionRange, WriteBatch, WriteFuture,
 };
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};

@@ -26,9 +26,11 @@ pub(crate) const RECOVERY: Purpose = Purpose(10);
 pub(crate) const VERIFY: Purpose = Purpose(11);
 /// Files written by `checkpoint`.
 pub(crate) const CHECKPOINT: Purpose = Purpose(12);
+/// Files read and written by backups, their restoring and their verification.
+pub(crate) const BACKUP: Purpose = Purpose(13);
 
 /// The purposes of the store's I/O, with the names under which to show what [`engineswap`] counts by purpose.
-pub const NAMES: [(Purpose, &str); 12] = [
+pub const NAMES: [(Purpose, &str); 13] = [
     (LOG, "log"),
     (LOG_PREPARE, "log-prepare"),
     (MANIFEST, "manifest"),
@@ -41,6 +43,7 @@ pub const NAMES: [(Purpose, &str); 12] = [
     (RECOVERY, "recovery"),
     (VERIFY, "verify"),
     (CHECKPOINT, "checkpoint"),
+    (BACKUP, "backup"),
 ];
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The verbs, one function each.
 
 mod admin;
+mod backup;
 mod docs;
 mod dump;
 mod load;
@@ -27,6 +28,8 @@ pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
         Verb::Compact(a) => admin::compact(&a),
         Verb::Checkpoint(a) => admin::checkpoint(&a),
         Verb::Upgrade(a) => admin::upgrade(&a),
+        Verb::Backup(a) => backup::backup(&a),
+        Verb::Restore(a) => backup::restore(&a),
         Verb::Keyspaces(a) => admin::keyspaces(&a),
         Verb::Bench(mut a) => {
             a.settle(|option| given.contains(&option))?;

@@ -9,12 +9,13 @@ use indicatif::ProgressBar;
 use ringdb::{Options, Progress, SalvageOptions, SalvageReport, VerifyOptions, VerifyProblem, VerifyReport};
 
 use crate::args::{PlainArgs, SalvageArgs};
+use crate::engine::{Engine, Settings};
 use crate::error::{Failure, Result, failed, usage};
 use crate::out::{self, human_bytes, human_count};
 use crate::store;
 
 /// Moves a bar.
-fn progress(bar: &ProgressBar) -> Progress {
+pub(super) fn progress(bar: &ProgressBar) -> Progress {
     let bar = bar.clone();
     Arc::new(move |done, total| {
         bar.set_length(total);
@@ -91,10 +92,10 @@ fn describe_problem(p: &VerifyProblem) -> String {
     text
 }
 
-/// Recovers what can be read into a new store. Losses make exit code 3.
-pub fn salvage(args: &SalvageArgs) -> Result<()> {
-    let file = args.options.as_ref().map_or_else(Options::default, |s| s.0.clone());
-    let o = args.io.as_ref().map_or(file.clone(), |io| io.over(file));
+/// The engine that an argument or a file names, where nothing else of them is used.
+pub(super) fn engine_alone(io: Option<&Engine>, options: Option<&Settings>) -> Result<Options> {
+    let file = options.map_or_else(Options::default, |s| s.0.clone());
+    let o = io.map_or(file.clone(), |io| io.over(file));
     let unused = crate::engine::names(&o);
     if !unused.is_empty() {
         crate::error::warn(&format!(
@@ -103,6 +104,12 @@ pub fn salvage(args: &SalvageArgs) -> Result<()> {
         ));
     }
     store::check_engine(&o.io)?;
+    Ok(o)
+}
+
+/// Recovers what can be read into a new store. Losses make exit code 3.
+pub fn salvage(args: &SalvageArgs) -> Result<()> {
+    let o = engine_alone(args.io.as_ref(), args.options.as_ref())?;
     check_places(&args.src, &args.dst)?;
     let start = Instant::now();
     let bar = out::bytes_bar(Some(0));

@@ -33,6 +33,8 @@ impl Core {
         let (mut state, _tables) = versions.current();
         // The copy has no log.
         (state.log_number, state.log_durable) = (0, LogPos::default());
+        // From here on it is another store.
+        state.store_id = 0;
         let mut files = Vec::new();
         let result = self.link_all(to, state, &mut files);
         if result.is_err() {

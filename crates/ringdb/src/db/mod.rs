@@ -17,6 +17,7 @@ use crate::{
 
 mod ask;
 mod background;
+mod backup;
 mod batch;
 mod block_on;
 mod checkpoint;
@@ -71,6 +72,7 @@ mod write_async;
 use self::block_on::block_on;
 pub(crate) use self::core::Core;
 use self::handle::Handle;
+pub use backup::{BackupOptions, BackupReport, Backups, Generation, RestoreReport};
 pub use batch::WriteBatch;
 pub(crate) use directory::{make_dir, real_path, sync_name};
 pub use format::{FileFormat, FormatReport};
@@ -325,6 +327,49 @@ impl Db {
     /// empty or not exist.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.core().checkpoint(dir.as_ref())
+    }
+
+    /// Adds a backup of everything written before the call to the directory `dir`, on any file system, made if missing:
+    /// one more generation, durable when the call returns. Tables that a former generation has are not copied again;
+    /// every block of the others is checked on its way. A crash in the middle leaves the former generations whole.
+    ///
+    /// [`Backups`] verifies them and makes stores of them again. Each store needs a directory of its own.
+    ///
+    /// ```
+    /// # let tmp = tempfile::tempdir().expect("a temporary directory");
+    /// # let (dir, backups, restored) = (tmp.path().join("a"), tmp.path().join("b"), tmp.path().join("c"));
+    /// use ringdb::{BackupOptions, Backups, Db, Options, VerifyOptions};
+    ///
+    /// let db = Db::open(&dir, Options::default())?;
+    /// db.put("apple", "red")?;
+    /// db.backup(&backups)?;
+    /// db.put("apple", "green")?;
+    /// // Two generations stay from now on.
+    /// let report = db.backup_with(&backups, &BackupOptions::default().with_keep(2))?;
+    /// assert_eq!((report.generation, report.copied_tables), (2, 1));
+    ///
+    /// let backups = Backups::open(&backups)?;
+    /// assert!(backups.verify(&VerifyOptions::default())?.is_ok());
+    /// backups.restore(Some(1), &restored, None)?;
+    /// let db = Db::open(&restored, Options::default())?;
+    /// assert_eq!(db.get("apple")?.as_deref(), Some(&b"red"[..]));
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] if a table, or the list of a former generation, is damaged; [`crate::Error::Invalid`]
+    /// if the directory holds something else, or backups of another store; [`crate::Error::Locked`] while another
+    /// backup is made there. The store goes on.
+    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
+        self.backup_with(dir, &BackupOptions::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// See [`Db::backup`]. If only the removal of old generations fails, the new one is there all the same.
+    pub fn backup_with(&self, dir: impl AsRef<Path>, options: &BackupOptions) -> Result<BackupReport> {
+        self.core().backup(dir.as_ref(), options)
     }
 
     /// Flushes, waits for background work and closes; errors that `drop` would swallow are returned. Other

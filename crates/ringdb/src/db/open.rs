@@ -193,6 +193,9 @@ fn take_over(
     let used = own.iter().filter_map(|k| k.number()).max().unwrap_or(0);
     state.next_file_number = state.next_file_number.max(used + 1);
     state.last_seq = recovered.last_seq;
+    if state.store_id == 0 {
+        state.store_id = env.random().max(1);
+    }
     forget_purged(&mut state, &recovered);
     if state.tables.is_empty() && recovered.memtables.is_empty() {
         // What an unfinished creation left has names that are wanted again.

@@ -38,6 +38,8 @@ pub(crate) struct VersionEdit {
     pub settings: Vec<(u32, Remembered)>,
     /// Range tombstones that come and go. Those of a flush come in the edit that adds its tables.
     pub ranges: RangeEdit,
+    /// What tells the store from all others; never 0, never changed.
+    pub store_id: Option<u64>,
 }
 
 mod tag {
@@ -56,6 +58,7 @@ mod tag {
     pub const RANGE_REMOVED: u64 = 16;
     pub const RANGE_ADDED: u64 = 17;
     pub const RANGES_APPLIED: u64 = 18;
+    pub const STORE_ID: u64 = 24;
 }
 
 impl VersionEdit {
@@ -73,6 +76,7 @@ impl VersionEdit {
         number(tag::LAST_SEQ, self.last_seq);
         number(tag::FLUSHED_SEQ, self.flushed_seq);
         number(tag::NEXT_KEYSPACE_ID, self.next_keyspace_id.map(u64::from));
+        number(tag::STORE_ID, self.store_id);
         for id in &self.dropped_keyspaces {
             number(tag::DROPPED_KEYSPACE, Some(*id as u64));
         }
@@ -137,6 +141,7 @@ impl VersionEdit {
             tag::LAST_SEQ => r.varint().map(|v| self.last_seq = Some(v)),
             tag::FLUSHED_SEQ => r.varint().map(|v| self.flushed_seq = Some(v)),
             tag::NEXT_KEYSPACE_ID => small(r).map(|v| self.next_keyspace_id = Some(v)),
+            tag::STORE_ID => r.varint().map(|v| self.store_id = Some(v)),
             tag::LOG_DURABLE => r.varint().zip(r.varint()).map(|(segment, offset)| {
                 self.log_durable = Some(LogPos { segment, offset });
             }),
@@ -213,6 +218,7 @@ pub(super) mod tests {
                 added: vec![RangeTombstone::new(b"\0a", b"\0b", 6), RangeTombstone::new(b"\0", b"\x01", 7)],
                 cleared: vec![(9, 6), (8, 0)],
             },
+            store_id: Some(u64::MAX),
         }
     }
 

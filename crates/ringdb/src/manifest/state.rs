@@ -20,6 +20,8 @@ pub(crate) struct ManifestState {
     pub next_keyspace_id: u32,
     /// The default if nothing is known.
     pub log_durable: LogPos,
+    /// 0 if nothing is known: the store was not opened for writing since there are such ids.
+    pub store_id: u64,
     /// Live keyspaces but the default one.
     pub keyspaces: BTreeMap<u32, String>,
     /// Dropped keyspaces that may have entries left.
@@ -38,8 +40,7 @@ impl ManifestState {
         self.next_keyspace_id == 0
     }
 
-    /// Why `edit` cannot be applied, if it cannot.
-    pub fn check(&self, edit: &VersionEdit) -> Result<(), String> {
+    fn check_numbers(&self, edit: &VersionEdit) -> Result<(), String> {
         let numbers = edit.added.iter().map(|(_, m)| m.file_id);
         let numbers = numbers.chain(edit.log_number).chain(edit.next_file_number);
         let numbers = numbers.chain(edit.log_durable.map(|p| p.segment));
@@ -50,6 +51,15 @@ impl ManifestState {
         if let Some(seq) = edit.last_seq.max(edit.flushed_seq).max(applied).filter(|s| *s > SEQ_MAX) {
             return Err(format!("no write has the sequence number {seq}"));
         }
+        if edit.store_id.is_some_and(|id| id == 0 || (self.store_id != 0 && id != self.store_id)) {
+            return Err("the store's id changes".into());
+        }
+        Ok(())
+    }
+
+    /// Why `edit` cannot be applied, if it cannot.
+    pub fn check(&self, edit: &VersionEdit) -> Result<(), String> {
+        self.check_numbers(edit)?;
         let mut removed = BTreeSet::new();
         for (level, id) in &edit.removed {
             match self.tables.get(id) {
@@ -137,6 +147,7 @@ impl ManifestState {
         raise(&mut self.last_seq, edit.last_seq.max(edit.flushed_seq).max(newest_range));
         raise(&mut self.flushed_seq, edit.flushed_seq);
         raise(&mut self.next_file_number, edit.next_file_number);
+        self.store_id = edit.store_id.unwrap_or(self.store_id);
         self.log_durable = self.log_durable.max(edit.log_durable.unwrap_or_default());
         raise(&mut self.next_file_number, edit.log_number.map(|n| n.saturating_add(1)));
         for (_, meta) in &edit.added {
@@ -167,6 +178,7 @@ impl ManifestState {
             log_durable: (self.log_durable != LogPos::default()).then_some(self.log_durable),
             settings: self.settings.iter().map(|(id, s)| (*id, s.clone())).collect(),
             ranges: self.ranges.snapshot(),
+            store_id: (self.store_id != 0).then_some(self.store_id),
         }
     }
 }
@@ -243,6 +255,12 @@ mod tests {
         apply(&mut s, |e| e.added = vec![(1, meta(u64::MAX, "x", "y"))]).unwrap_err();
         apply(&mut s, |e| e.last_seq = Some(SEQ_MAX + 1)).unwrap_err();
         apply(&mut s, |e| e.flushed_seq = Some(u64::MAX)).unwrap_err();
+        apply(&mut s, |e| e.store_id = Some(0)).unwrap_err();
+        apply(&mut s, |e| e.store_id = Some(7)).unwrap();
+        apply(&mut s, |e| e.store_id = Some(8)).unwrap_err();
+        let mut again = ManifestState::default();
+        again.apply(&s.snapshot()).unwrap();
+        assert_eq!(again.store_id, 7);
         // A keyspace may be dropped and made again under the same name at once, with a new id.
         apply(&mut s, |e| {
             (e.dropped_keyspaces, e.created_keyspaces) = (vec![1], vec![(2, "x".into())]);

@@ -367,6 +367,7 @@ fn new_state(
     let last_seq = old.last_seq.max(max_seq);
     ManifestState {
         log_number: 0,
+        store_id: 0,
         log_durable: Default::default(),
         next_file_number,
         last_seq,

@@ -15,6 +15,8 @@ use crate::format_version::{FormatVersion, Named};
 /// Bytes of the footer, in this and all later versions.
 pub(crate) const FOOTER_BYTES: usize = 128;
 const MAGIC: [u8; 8] = *b"ringdbT\n";
+const DIGEST_AT: usize = 76;
+const DIGEST_END: usize = 92;
 const VERSION_AT: usize = 112;
 const SUM_AT: usize = 116;
 const MAGIC_AT: usize = 120;
@@ -52,6 +54,9 @@ pub(crate) struct Footer {
     pub index: Section,
     pub filter: Section,
     pub properties: Section,
+    /// XXH3-128 of all blocks' checksums, in their order; 0 in tables of earlier builds. With the rest of the footer
+    /// it tells the table from all others.
+    pub digest: u128,
 }
 
 impl Footer {
@@ -66,6 +71,7 @@ impl Footer {
         }
         let mut out = [0; FOOTER_BYTES];
         out[..b.len()].copy_from_slice(&b);
+        out[DIGEST_AT..DIGEST_END].copy_from_slice(&self.digest.to_le_bytes());
         out[VERSION_AT..SUM_AT].copy_from_slice(&self.version.number().to_le_bytes());
         let sum = crc32c(0, &out[..SUM_AT]);
         out[SUM_AT..MAGIC_AT].copy_from_slice(&sum.to_le_bytes());
@@ -101,6 +107,7 @@ impl Footer {
                 index: section()?,
                 filter: section()?,
                 properties: section()?,
+                digest: u128::from_le_bytes(bytes[DIGEST_AT..].first_chunk().copied()?),
             })
         };
         let footer = read().ok_or_else(|| bad("the footer is cut off".into()))?;
@@ -277,6 +284,7 @@ mod tests {
             index: s(8192, 100),
             filter: s(8292, 65),
             properties: s(8400, 20),
+            digest: 5 << 100,
         }
     }
 

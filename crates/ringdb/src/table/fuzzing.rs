@@ -156,6 +156,7 @@ fn raw_footer(bytes: &[u8]) -> Option<Footer> {
         index: section()?,
         filter: section()?,
         properties: section()?,
+        digest: 0,
     })
 }
 
@@ -238,6 +239,7 @@ pub(crate) fn assemble(input: &mut Input<'_>, file_id: u64) -> Option<(Vec<u8>, 
         index: index_at,
         filter: filter_at,
         properties: properties_at,
+        digest: 0,
     };
     file.extend_from_slice(&footer.encode());
     Some((file, properties.meta))

@@ -3,9 +3,9 @@
 //! A table is data blocks, then an index, a filter and properties, then a footer. [`block`] is a data block as
 //! it lies on disk and in a cache frame; [`index`] finds the block of a key; [`filter`] says which keys are not
 //! there; [`writer`] makes a table; [`parts`] reads what stays in memory of one; [`scan`] reads one from end to
-//! end; [`walk`], [`remains`] and [`carve`] read what is left of a damaged one. [`reader`] is an open table over the
-//! cache, with [`fetch`] for its blocks, of which [`checked`] knows the good ones, and [`cursor`] for its order;
-//! [`reads`] opens its file.
+//! end; [`copy`] copies one; [`walk`], [`remains`] and [`carve`] read what is left of a damaged one. [`reader`] is an
+//! open table over the cache, with [`fetch`] for its blocks, of which [`checked`] knows the good ones, and [`cursor`]
+//! for its order; [`reads`] opens its file.
 
 pub(crate) mod block;
 pub(crate) mod block_builder;
@@ -13,6 +13,7 @@ pub(crate) mod block_read;
 pub(crate) mod carve;
 mod checked;
 pub(crate) mod compress;
+pub(crate) mod copy;
 pub(crate) mod cursor;
 pub(crate) mod fetch;
 pub(crate) mod filter;

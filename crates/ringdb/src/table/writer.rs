@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::path::Path;
 
 use engineswap::{Io, Purpose};
+use xxhash_rust::xxh3::Xxh3;
 
 use super::block::BLOCK_UNIT;
 use super::block_builder::{BlockBuilder, lone_block_front, lone_used, put_checksum};
@@ -35,6 +36,9 @@ const MOST_PADDING_CACHED: u64 = 32;
 const MOST_PADDING_DIRECT: u64 = 8;
 /// So much padding is never too much: one large value among small ones should not trim them.
 const PADDING_SLACK: u64 = 16 << 10;
+
+/// A block begins with its checksum.
+const CHECKSUM_BYTES: usize = 4;
 
 /// How to write a table.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +82,8 @@ pub(crate) struct TableWriter {
     key_bytes: u64,
     value_bytes: u64,
     meta: TableMeta,
+    /// Of all blocks' checksums.
+    digest: Box<Xxh3>,
 }
 
 impl TableWriter {
@@ -112,6 +118,7 @@ impl TableWriter {
             key_bytes: 0,
             value_bytes: 0,
             meta,
+            digest: Box::new(Xxh3::new()),
         })
     }
 
@@ -249,10 +256,12 @@ impl TableWriter {
             self.index.add_position(len as u32, self.trims.then_some((len as u32, Encoding::Plain)));
             if let Some(room) = self.out.room(len) {
                 self.block.finish_into(room, self.file_id, block_no);
+                self.digest.update(&room[..CHECKSUM_BYTES]);
                 return self.out.flush_if_full();
             }
             self.scratch.resize(len, 0);
             self.block.finish_into(&mut self.scratch, self.file_id, block_no);
+            self.digest.update(&self.scratch[..CHECKSUM_BYTES]);
             return self.out.write(&self.scratch);
         }
         self.scratch.resize(len, 0);
@@ -266,11 +275,14 @@ impl TableWriter {
                     self.scratch.truncate(len);
                     put_checksum(&mut self.scratch, self.file_id, block_no);
                 }
+                self.digest.update(&self.scratch[..CHECKSUM_BYTES]);
                 self.out.write(&self.scratch)?;
                 (len as u32, Encoding::Plain)
             }
             Some(packed) => {
-                self.out.write(&packed_checksum(packed, self.file_id, block_no).to_le_bytes())?;
+                let sum = packed_checksum(packed, self.file_id, block_no).to_le_bytes();
+                self.digest.update(&sum);
+                self.out.write(&sum)?;
                 self.out.write(packed)?;
                 (packed.len() as u32 + 4, self.compressor.encoding())
             }
@@ -284,7 +296,9 @@ impl TableWriter {
         let len = self.stored_len(lone_used(key, value.len()), self.block.lone_len(key, value.len()));
         let block_no = self.index.positions_added();
         let end = self.out.position() + len as u64;
-        self.out.write(&lone_block_front((key, seq, kind, value), len, self.file_id, block_no))?;
+        let front = lone_block_front((key, seq, kind, value), len, self.file_id, block_no);
+        self.digest.update(&front[..CHECKSUM_BYTES]);
+        self.out.write(&front)?;
         self.out.write(value)?;
         self.out.pad_to(end)?;
         let is_packed = self.trims || self.compressor.encoding() != Encoding::Plain;
@@ -367,6 +381,8 @@ impl TableWriter {
             index: index_section,
             filter: filter_section,
             properties: properties_section,
+            // 0 would say that there is none.
+            digest: self.digest.digest128().max(1),
         };
         self.out.pad_to(meta.file_bytes - FOOTER_BYTES as u64)?;
         self.out.write(&footer.encode())?;

@@ -19,6 +19,7 @@ mod api;
 mod async_ranges;
 mod async_reads;
 mod async_writes;
+mod backup;
 mod beside;
 mod concurrency;
 mod damage;
