@@ -79,6 +79,7 @@ pub fn capi_store(data: &[u8]) {
             batch,
             in_batch: Vec::new(),
             floating: BTreeSet::new(),
+            deleted_many: false,
             asked: 0,
         };
         calls.run(&mut Input::new(data));
@@ -96,6 +97,8 @@ struct Calls<'a> {
     in_batch: Vec<(Vec<u8>, What)>,
     /// Keys that are written to at a moment that nobody knows.
     floating: BTreeSet<Vec<u8>>,
+    /// A range was deleted, at once or by a batch that is still to be written: nothing is known of any key.
+    deleted_many: bool,
     /// Requests whose callback is to be called.
     asked: usize,
 }
@@ -186,7 +189,7 @@ impl Calls<'_> {
             if input.is_empty() {
                 break;
             }
-            match input.u8() % 14 {
+            match input.u8() % 16 {
                 0 | 1 => self.write_one(input),
                 2 | 3 => self.read_one(input),
                 4 => self.read_many(input),
@@ -198,6 +201,8 @@ impl Calls<'_> {
                 10 => self.by_descriptor(input),
                 11 => self.write_by_descriptor(input),
                 12 => self.settings(input),
+                13 => self.delete_many(input),
+                14 => self.transact(input),
                 _ => self.upkeep(input),
             }
         }
@@ -245,7 +250,7 @@ impl Calls<'_> {
         if floating {
             self.floating.insert(key.clone());
         }
-        match what.filter(|_| !self.floating.contains(&key)) {
+        match what.filter(|_| !self.deleted_many && !self.floating.contains(&key)) {
             Some(what) => drop(self.world.known.insert(key, what)),
             None => drop(self.world.known.remove(&key)),
         }
@@ -562,6 +567,97 @@ impl Calls<'_> {
             ringdb_options_free(o);
             checked("a name", i32::from(ringdb_code_name(n as i32).is_null()));
             checked("a kind", ringdb_code_kind(n as i32));
+        }
+    }
+
+    /// A range, or keys that begin alike, deleted at once or by the batch; what is there then is not known.
+    fn delete_many(&mut self, input: &mut Input<'_>) {
+        let ((db, _), what, mut s) = (self.part(input), input.u8(), [0; 520]);
+        let (keys, bounds) = Self::slices(input);
+        let bound = |n: usize| {
+            if what >> n & 1 == 0 { null() } else { bounds.get(n).map_or(null(), |b| &raw const *b) }
+        };
+        let (prefix, how) = (&keys[0], options(input, &mut s).cast());
+        // SAFETY: live handles or NULL; bytes; a struct or NULL.
+        let code = unsafe {
+            match what >> 2 & 3 {
+                0 => ringdb_delete_range(db, bound(0), bound(1), u32::from(what >> 4), how, null_mut()),
+                1 => ringdb_delete_prefix(db, prefix.as_ptr().cast(), prefix.len(), how, null_mut()),
+                2 => ringdb_batch_delete_range(
+                    self.batch,
+                    db,
+                    bound(0),
+                    bound(1),
+                    u32::from(what >> 4),
+                    null_mut(),
+                ),
+                _ => ringdb_batch_delete_prefix(
+                    self.batch,
+                    db,
+                    prefix.as_ptr().cast(),
+                    prefix.len(),
+                    null_mut(),
+                ),
+            }
+        };
+        if checked("deleting many", code) != INVALID {
+            self.world.known.clear();
+            self.in_batch.iter_mut().for_each(|(_, what)| *what = None);
+            self.deleted_many = true;
+        }
+    }
+
+    /// A transaction, which nobody disturbs: it sees what it writes, and commits unless an iterator of it is open.
+    fn transact(&mut self, input: &mut Input<'_>) {
+        let ((db, own), mut s) = (self.part(input), [0; 520]);
+        let (mut tx, mut iter, mut out) = (null_mut(), null_mut::<ringdb_iter>(), null_mut());
+        // Nothing that was begun before may still be written.
+        let quiet = own && self.floating.is_empty() && self.asked == 0 && self.writes.is_null();
+        // SAFETY: live handles or NULL; bytes; places; all is freed once, the iterator before or after its transaction.
+        unsafe {
+            checked("begin", ringdb_transaction_begin(db, &mut tx, null_mut()));
+            for _ in 0..input.u8() & 7 {
+                let (key, value, what) = (key(input), value(input), input.u8());
+                let (k, v) = (passed(input, &key), passed(input, &value));
+                let code = match what & 3 {
+                    0 => ringdb_transaction_delete(tx, null(), k.0, k.1, null_mut()),
+                    1 if iter.is_null() => ringdb_transaction_range(
+                        tx,
+                        null(),
+                        null(),
+                        null(),
+                        u32::from(what >> 6),
+                        &mut iter,
+                        null_mut(),
+                    ),
+                    1 => ringdb_iter_next(iter, null_mut(), null_mut(), null_mut()),
+                    _ => ringdb_transaction_put(tx, null(), k.0, k.1, v.0, v.1, null_mut()),
+                };
+                checked("a step of a transaction", code);
+                if code == OK && what & 3 != 1 {
+                    let key = meant(k, &key);
+                    let got = ringdb_transaction_get(
+                        tx,
+                        null(),
+                        key.as_ptr().cast(),
+                        key.len(),
+                        &mut out,
+                        null_mut(),
+                    );
+                    assert_eq!(got, i32::from(what & 3 != 0), "a transaction does not see what it has done");
+                    ringdb_value_free(std::mem::replace(&mut out, null_mut()));
+                    // Whether it will be there is not known; nor whose keyspace it is.
+                    self.learn(key, None, true);
+                }
+            }
+            let (how, what) = (options(input, &mut s).cast(), input.u8());
+            if what & 1 == 0 {
+                ringdb_iter_free(std::mem::replace(&mut iter, null_mut()));
+            }
+            let code = checked("commit", ringdb_transaction_commit(tx, how, null_mut()));
+            assert!(code == OK || !quiet || !iter.is_null() || !how.is_null(), "a commit fails with {code}");
+            ringdb_transaction_free(tx);
+            ringdb_iter_free(iter);
         }
     }
 
