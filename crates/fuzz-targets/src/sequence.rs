@@ -2,6 +2,7 @@
 //! possible: what was acknowledged is there, what failed may be, and a power cut leaves what the durability levels say.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -12,7 +13,15 @@ use ringdb::{Compression, Db, Durability, Keyspace, Options, Result, SystemEnv, 
 /// Keyspace (0: the default one) and key to value.
 type Map = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 type State = Rc<Map>;
-type Item = (u8, Vec<u8>, Option<Vec<u8>>);
+
+/// What is written.
+#[derive(Clone, Debug)]
+enum Item {
+    /// A key of a keyspace is set, or deleted (`None`).
+    Set(u8, Vec<u8>, Option<Vec<u8>>),
+    /// The keys of a keyspace from the first on and before the second (`None`: all that follow) are deleted.
+    DeleteRange(u8, Vec<u8>, Option<Vec<u8>>),
+}
 
 const DIR: &str = "/db";
 const MAX_OPS: usize = 80;
@@ -57,12 +66,21 @@ fn rule(input: &mut Input<'_>) -> Option<Plan> {
     Plan::parse(&format!("on {call} {name} {when} {action}")).ok()
 }
 
+fn range<'a>(from: &'a [u8], to: &'a Option<Vec<u8>>) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
+    (Bound::Included(from), to.as_deref().map_or(Bound::Unbounded, Bound::Excluded))
+}
+
 fn with(state: &State, items: &[Item]) -> State {
     let mut map = Map::clone(state);
-    for (keyspace, key, value) in items {
-        match value {
-            Some(v) => drop(map.insert((*keyspace, key.clone()), v.clone())),
-            None => drop(map.remove(&(*keyspace, key.clone()))),
+    for item in items {
+        match item {
+            Item::Set(keyspace, key, Some(v)) => drop(map.insert((*keyspace, key.clone()), v.clone())),
+            Item::Set(keyspace, key, None) => drop(map.remove(&(*keyspace, key.clone()))),
+            Item::DeleteRange(keyspace, from, to) => {
+                map.retain(|(k, key), _| {
+                    k != keyspace || key < from || to.as_ref().is_some_and(|to| key >= to)
+                });
+            }
         }
     }
     Rc::new(map)
@@ -244,25 +262,33 @@ impl Run {
     fn item(input: &mut Input<'_>) -> Item {
         let (keyspace, key) = Run::key(input);
         let b = input.u8();
+        if b & 0x78 == 0x78 {
+            let to = (b & 7 > 0).then(|| Run::key(input).1);
+            return Item::DeleteRange(keyspace, key, to);
+        }
         let value = (b & 7 > 0).then(|| vec![b; 12 * usize::from(b) + usize::from(b & 7 == 7) * 3000]);
-        (keyspace, key, value)
+        Item::Set(keyspace, key, value)
     }
 
     fn write(&mut self, durability: Option<Durability>, items: &[Item]) {
         let (db, other) = self.db();
         let result = match (durability, items) {
-            (None, [(0, k, Some(v))]) => db.put(k, v),
-            (None, [(0, k, None)]) => db.delete(k),
-            (None, [(_, k, Some(v))]) => other.put(k, v),
-            (None, [(_, k, None)]) => other.delete(k),
+            (None, [Item::Set(0, k, Some(v))]) => db.put(k, v),
+            (None, [Item::Set(0, k, None)]) => db.delete(k),
+            (None, [Item::Set(_, k, Some(v))]) => other.put(k, v),
+            (None, [Item::Set(_, k, None)]) => other.delete(k),
+            (None, [Item::DeleteRange(0, from, to)]) => db.delete_range(range(from, to)),
+            (None, [Item::DeleteRange(_, from, to)]) => other.delete_range(range(from, to)),
             _ => {
                 let mut batch = WriteBatch::new();
-                for (keyspace, key, value) in items {
-                    match (keyspace, value) {
-                        (0, Some(v)) => batch.put(key, v),
-                        (0, None) => batch.delete(key),
-                        (_, Some(v)) => batch.put_in(other, key, v),
-                        (_, None) => batch.delete_in(other, key),
+                for item in items {
+                    match item {
+                        Item::Set(0, key, Some(v)) => batch.put(key, v),
+                        Item::Set(0, key, None) => batch.delete(key),
+                        Item::Set(_, key, Some(v)) => batch.put_in(other, key, v),
+                        Item::Set(_, key, None) => batch.delete_in(other, key),
+                        Item::DeleteRange(0, from, to) => batch.delete_range(range(from, to)),
+                        Item::DeleteRange(_, from, to) => batch.delete_range_in(other, range(from, to)),
                     }
                 }
                 let options = WriteOptions::default();
@@ -411,7 +437,7 @@ mod tests {
             run.disk.set_plan(Plan::parse(plan).expect("a plan"));
             (run.faulty, run.was_faulty) = (true, true);
             for i in 0..20 {
-                run.write(Some(Durability::Sync), &[(0, vec![b'k', i], Some(vec![i; 300]))]);
+                run.write(Some(Durability::Sync), &[Item::Set(0, vec![b'k', i], Some(vec![i; 300]))]);
             }
             run.heal();
             run.power_cut(outcome);
@@ -424,7 +450,7 @@ mod tests {
         for n in (0..60).step_by(3) {
             let mut run = Run::new(n, 0);
             run.open();
-            run.write(None, &[(0, b"k".to_vec(), Some(vec![n; 3000]))]);
+            run.write(None, &[Item::Set(0, b"k".to_vec(), Some(vec![n; 3000]))]);
             run.disk.cut_at(run.disk.operations() + u64::from(n));
             run.end();
         }

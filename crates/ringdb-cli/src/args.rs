@@ -39,7 +39,7 @@ pub enum Verb {
     Get(GetArgs),
     /// Set a key
     Put(PutArgs),
-    /// Delete keys
+    /// Delete keys, or all keys of a range at the cost of one
     Del(DelArgs),
     /// Print pairs in key order, a line each
     Scan(ScanArgs),
@@ -240,8 +240,14 @@ pub struct DelArgs {
     /// Print what was done as JSON
     #[arg(long)]
     pub json: bool,
+    /// Delete the keys of a range
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// Delete all keys of the keyspace
+    #[arg(long, conflicts_with_all = ["prefix", "from", "to", "keys"])]
+    pub all: bool,
     /// Keys; it is no error if one is absent
-    #[arg(value_name = "KEY", required = true)]
+    #[arg(value_name = "KEY")]
     pub keys: Vec<OsString>,
 }
 

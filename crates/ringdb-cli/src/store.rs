@@ -225,6 +225,14 @@ impl Space {
         }
     }
 
+    /// Adds the deletion of all keys within bounds to a batch.
+    pub fn delete_range_in(&self, batch: &mut WriteBatch, bounds: Bounds) {
+        match &self.keyspace {
+            Some(k) => batch.delete_range_in(k, bounds),
+            None => batch.delete_range(bounds),
+        }
+    }
+
     /// The pairs within bounds, without sweeping the cache.
     pub fn range(&self, bounds: Bounds) -> Iter {
         let o = ReadOptions::default().fill_cache(false);

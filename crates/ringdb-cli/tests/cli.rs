@@ -55,6 +55,34 @@ fn put_get_del() {
 }
 
 #[test]
+fn ranges_are_deleted() {
+    let dir = tempdir().unwrap();
+    let db = &dir.path().join("db");
+    let fill = || {
+        for key in ["a/1", "a/2", "b/1", "c"] {
+            on(db, &format!("put --db DB {key} v")).ok();
+            on(db, &format!("put --db DB --keyspace users {key} v")).ok();
+        }
+    };
+    let left = || on(db, "scan --db DB --keys-only").ok().text().to_string();
+    fill();
+    on(db, "del --db DB --prefix a/").ok();
+    assert_eq!(left(), "b/1\nc\n");
+    assert_eq!(on(db, "count --db DB --keyspace users").ok().text(), "4\n");
+    fill();
+    assert_eq!(on(db, "del --db DB --from a/2 --to c a/1 --json").ok().json()["ranges"], 1);
+    assert_eq!(left(), "c\n");
+    on(db, "del --db DB --to a").ok();
+    assert_eq!(left(), "c\n");
+    let refused = on(db, "del --db DB").code(2);
+    assert!(refused.err.contains("--prefix, --from, --to"), "{}", refused.err);
+    on(db, "del --db DB --all c").code(2);
+    on(db, "del --db DB --keyspace users --all").ok();
+    assert_eq!(on(db, "count --db DB --keyspace users").ok().text(), "0\n");
+    assert_eq!(left(), "c\n");
+}
+
+#[test]
 fn values_from_files_and_in_other_codings() {
     let dir = tempdir().unwrap();
     let db = &dir.path().join("db");

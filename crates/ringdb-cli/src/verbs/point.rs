@@ -88,16 +88,23 @@ pub fn put(args: &PutArgs) -> Result<()> {
     Ok(())
 }
 
-/// Deletes keys, all together.
+/// Deletes keys, and what lies in a range, all together.
 pub fn del(args: &DelArgs) -> Result<()> {
     let keys = arguments(args.coding.coding(), &args.keys)?;
+    let in_range = args.range.prefix.is_some() || args.range.from.is_some() || args.range.to.is_some();
+    if keys.is_empty() && !in_range && !args.all {
+        return crate::error::usage("give keys, a range (--prefix, --from, --to) or --all");
+    }
+    let bounds = if in_range || args.all { store::bounds(&args.range, args.coding.coding())? } else { None };
     let db = store::open_for_writing(&args.store, false, args.durability)?;
     let space = Space::existing(db, args.keyspace.keyspace.as_deref())?;
     let mut batch = WriteBatch::new();
     keys.iter().for_each(|k| space.delete_in(&mut batch, k));
+    let ranges = u64::from(bounds.is_some());
+    bounds.into_iter().for_each(|range| space.delete_range_in(&mut batch, range));
     commit(space, batch, args.durability)?;
     if args.json {
-        out::json(&json!({ "deleted": keys.len() }))?;
+        out::json(&json!({ "deleted": keys.len(), "ranges": ranges }))?;
     }
     Ok(())
 }

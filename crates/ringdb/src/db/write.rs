@@ -267,7 +267,7 @@ impl CommitEnv for StoreCommitEnv {
 
     #[inline]
     fn is_full(&self, w: &ActiveWriter) -> bool {
-        w.active.bytes() >= self.memtable_limit || w.segments > self.max_segments
+        w.active.bytes() >= self.memtable_limit || w.segments > self.max_segments || w.mem.has_long_row()
     }
 
     #[inline]

@@ -33,6 +33,8 @@ const CHUNKS: u64 = 16;
 const LEAST_CHUNK: u64 = 64 << 10;
 /// What an entry takes besides its key and value, about: the record's header, and its share of a node.
 const ENTRY_BYTES: usize = 56;
+/// Tombstones in a row that a scan steps over in about a millisecond.
+const LONG_ROW: u32 = 32 << 10;
 /// What a range tombstone takes besides its keys, about.
 const RANGE_BYTES: usize = 200;
 
@@ -51,12 +53,31 @@ pub(crate) struct Memtable {
     charge: Option<Charge>,
 }
 
+/// Tombstones in a row, as a queue leaves them whose head is deleted: a scan from its head steps over all of them.
+/// Those of keys in random order lie between others and slow no scan down.
+#[derive(Debug, Default)]
+struct Row {
+    last: Vec<u8>,
+    /// How many were added in ascending order; one that was not counts against it.
+    length: u32,
+}
+
+impl Row {
+    fn add(&mut self, key: &[u8]) {
+        self.length =
+            if key > self.last.as_slice() { self.length + 1 } else { self.length.saturating_sub(8) };
+        self.last.clear();
+        self.last.extend_from_slice(key);
+    }
+}
+
 /// The only one that can insert into its memtable.
 pub(crate) struct MemWriter {
     memtable: Arc<Memtable>,
     arena: ArenaWriter,
     last: LastInsert,
     ranges: GrowingWriter,
+    row: Row,
     /// Bytes that may be inserted before the charge has to be looked at.
     paid: usize,
 }
@@ -101,7 +122,7 @@ impl Memtable {
             charge,
         });
         let (arena, last, ranges) = (writer, LastInsert::default(), GrowingWriter::default());
-        (Arc::clone(&memtable), MemWriter { memtable, arena, last, ranges, paid: 0 })
+        (Arc::clone(&memtable), MemWriter { memtable, arena, last, ranges, row: Row::default(), paid: 0 })
     }
 
     /// The newest version of an internal key with a sequence number of at most `seq`; `hash` is `key::hash(key)`.
@@ -199,6 +220,9 @@ impl MemWriter {
     /// increasing order.
     pub fn insert(&mut self, key: &[u8], hash: u64, seq: Seq, kind: Kind, value: &[u8]) {
         self.pay(key.len() + value.len() + ENTRY_BYTES);
+        if kind == Kind::Delete {
+            self.row.add(key);
+        }
         let m = &*self.memtable;
         // Before the tree: a key that is in the tree must not be denied.
         m.bloom.add(hash);
@@ -212,6 +236,13 @@ impl MemWriter {
         }
         m.entries.store(m.entries() + 1, Relaxed);
         m.newest.store(seq, Relaxed);
+    }
+
+    /// Whether so many tombstones lie in a row that scans over them are slow: a flush is due, from where compactions
+    /// remove them.
+    #[inline]
+    pub fn has_long_row(&self) -> bool {
+        self.row.length >= LONG_ROW
     }
 
     /// Adds a range tombstone, newer than all that was inserted.

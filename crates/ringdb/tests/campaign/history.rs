@@ -36,6 +36,8 @@ pub struct Set {
     pub key: u32,
     /// Bytes of the value; `None` deletes.
     pub value: Option<usize>,
+    /// Deletes all keys from `key` on and before this one instead.
+    pub until: Option<u32>,
 }
 
 /// How long a history is and what it is made of.
@@ -233,7 +235,10 @@ impl Shape {
                     _ => rng.below(self.small),
                 };
                 let value = (!rng.chance(4)).then_some(len as usize);
-                Set { keyspace, key: rng.below(self.keys) as u32, value }
+                let key = rng.below(self.keys) as u32;
+                let range = value.is_none() && rng.chance(5);
+                let until = range.then(|| key + 1 + rng.below(self.keys / 4 + 1) as u32);
+                Set { keyspace, key, value, until }
             })
             .collect();
         let durability = match rng.below(100) {

@@ -257,6 +257,10 @@ fn content(script: &Script, facts: &Facts, lives: &[u32; KEYSPACES], kept: Kept)
                 Some(_) => continue,
                 None => DEFAULT,
             };
+            if let Some(until) = set.until {
+                content.retain(|(s, k), _| *s != space || !(set.key..until).contains(k));
+                continue;
+            }
             match set.value {
                 Some(len) => drop(content.insert((space, set.key), (number, len))),
                 None => drop(content.remove(&(space, set.key))),

@@ -53,6 +53,8 @@ fn jobs(mutation: Mutation) -> Vec<Job> {
             &["crowd:crowd:process:1", "crowd:crowd:process:2", "crowd:crowd:process:3"]
         }
         Mutation::VouchEarly => &["crash:recycle:process:1", "crash:recycle:sync:1"],
+        Mutation::ForgetRangesAtFlush => &["crash:flush:process:1", "crash:compact:process:1"],
+        Mutation::ZeroUnderRange => &["crash:compact:process:1", "crash:compact:process:2"],
     };
     let rest = ["crash", "faults"].into_iter().flat_map(|mode| {
         ["mixed", "compact", "recycle", "recovery", "fill", "keyspaces", "checkpoint"]

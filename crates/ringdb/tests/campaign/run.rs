@@ -209,6 +209,14 @@ impl<'a> Run<'a> {
         let marker = if *durability == Durability::None { "u" } else { "n" };
         batch.put(marker, number.to_le_bytes());
         for set in sets {
+            if let Some(until) = set.until {
+                let range = key(set.key)..key(until);
+                match set.keyspace.and_then(|k| self.keyspaces[k].as_ref()) {
+                    Some(k) => batch.delete_range_in(k, range),
+                    None => batch.delete_range(range),
+                }
+                continue;
+            }
             let key = key(set.key);
             let value = set.value.map(|len| value(number, set.key, len));
             match (set.keyspace.and_then(|k| self.keyspaces[k].as_ref()), value) {

@@ -211,3 +211,130 @@ fn a_transaction_that_has_read_what_a_range_deletes_conflicts() {
         }
     }
 }
+
+/// A queue whose head is deleted key by key: what is left is found by reading little, also before anybody flushes.
+#[test]
+fn the_head_of_a_queue_behind_many_deletions_is_found_at_once() {
+    let tmp = tempfile::tempdir().unwrap();
+    let db = Db::open(tmp.path(), small().with_memtable_bytes(64 << 20).with_cache_bytes(256 << 20))
+        .expect("open");
+    let (n, left) = (150_000u64, 100);
+    fill(&db, 0, n);
+    for chunk in (0..n - left).collect::<Vec<_>>().chunks(500) {
+        let mut batch = WriteBatch::new();
+        chunk.iter().for_each(|i| batch.delete(key(*i)));
+        db.write(batch, &WriteOptions::default()).expect("write");
+    }
+    // The active memtable has no long row of tombstones, wherever the rest is.
+    db.wait_idle().unwrap();
+    let s = db.stats();
+    assert!(s.flushes >= 3, "{} flushes", s.flushes);
+    assert!(s.memtable_bytes < (33 << 10) * 120, "{} bytes are in memtables", s.memtable_bytes);
+    assert!(s.table_entries < 40_000, "{} entries are in tables", s.table_entries);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let s = db.stats();
+    assert_eq!(s.table_entries, left, "nothing but what is left");
+    assert_eq!(db.iter().next().unwrap().unwrap().0.to_vec(), key(n - left).into_bytes());
+    let after = db.stats();
+    let blocks = after.cache_hits + after.cache_misses - s.cache_hits - s.cache_misses;
+    assert!(blocks <= 2, "{blocks} blocks for the first key");
+    assert_eq!(db.iter().count() as u64, left);
+}
+
+/// Space comes back without anybody writing more, and without reading what is deleted whole.
+#[test]
+fn a_cleared_store_gives_its_space_back_unread() {
+    let tmp = tempfile::tempdir().unwrap();
+    let db = Db::open(tmp.path(), small()).expect("open");
+    fill(&db, 0, 30_000);
+    db.flush().unwrap();
+    db.compact_range(..).unwrap();
+    let before = db.stats();
+    assert!(before.table_bytes > 3 << 20 && before.range_tombstones == 0);
+    db.clear().unwrap();
+    db.put("one", "more").unwrap();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let s = db.stats();
+    assert_eq!(s.compaction_read_bytes, before.compaction_read_bytes, "{:?}", s.compaction_reasons);
+    assert!(s.compaction_reasons.iter().any(|(name, _)| *name == "range tombstones"));
+    assert_eq!((s.table_entries, s.range_tombstones), (1, 0));
+    assert_eq!(keys(&db), ["one"]);
+}
+
+/// What lies under a range is not stepped through: forwards, backwards, and by a stream.
+#[test]
+fn iterators_seek_past_deleted_ranges() {
+    let tmp = tempfile::tempdir().unwrap();
+    let db = Db::open(tmp.path(), small()).expect("open");
+    fill(&db, 0, 30_000);
+    db.flush().unwrap();
+    db.compact_range(..).unwrap();
+    // A snapshot keeps compactions from removing anything.
+    let snapshot = db.snapshot();
+    db.delete_range(key(10)..key(29_990)).unwrap();
+    for flushed in [false, true] {
+        if flushed {
+            db.flush().unwrap();
+            db.wait_idle().unwrap();
+        }
+        for way in ["forwards", "backwards", "stream", "cursor"] {
+            let before = db.stats();
+            let found = match way {
+                "forwards" => db.iter().count(),
+                "backwards" => db.iter().rev().count(),
+                "cursor" => {
+                    let mut cursor = db.cursor();
+                    let mut n = usize::from(cursor.first().unwrap());
+                    while cursor.next().unwrap() {
+                        n += 1;
+                    }
+                    n
+                }
+                _ => {
+                    let mut stream = db.range_async(..);
+                    let mut n = 0;
+                    while crate::executor::block_on(stream.next()).is_some() {
+                        n += 1;
+                    }
+                    n
+                }
+            };
+            assert_eq!(found, 20, "{way}");
+            let s = db.stats();
+            let blocks = s.cache_hits + s.cache_misses - before.cache_hits - before.cache_misses;
+            let blocks = blocks + s.async_reads - before.async_reads;
+            assert!(blocks < 40, "{blocks} blocks {way}, of about 850");
+        }
+    }
+    assert_eq!(snapshot.iter().count(), 30_000);
+}
+
+#[test]
+fn a_salvage_applies_deleted_ranges_or_says_that_it_cannot() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path().join("a");
+    let db = Db::open(&dir, small()).expect("open");
+    fill(&db, 0, 2000);
+    db.flush().unwrap();
+    let snapshot = db.snapshot();
+    db.delete_range(key(0)..key(500)).unwrap();
+    db.flush().unwrap();
+    db.delete_range(key(1500)..key(2000)).unwrap();
+    db.put(key(1600), "again").unwrap();
+    assert_eq!(db.stats().range_tombstones, 1, "one is in the manifest, one in the log");
+    drop((snapshot, db));
+    let report = ringdb::salvage(&dir, tmp.path().join("b"), &ringdb::SalvageOptions::default()).unwrap();
+    assert!(report.is_complete() && report.manifest_whole, "{report:?}");
+    let saved = Db::open(tmp.path().join("b"), small()).expect("open");
+    assert_eq!(saved.iter().count(), 1001);
+    assert_eq!(saved.get(key(1600)).unwrap().as_deref(), Some(&b"again"[..]));
+    for f in std::fs::read_dir(&dir).unwrap().map(|f| f.unwrap().path()) {
+        if f.file_name().unwrap().to_str().unwrap().starts_with("MANIFEST") {
+            std::fs::remove_file(f).unwrap();
+        }
+    }
+    let report = ringdb::salvage(&dir, tmp.path().join("c"), &ringdb::SalvageOptions::default()).unwrap();
+    assert!(report.notes.iter().any(|n| n.contains("range deletions")), "{:?}", report.notes);
+}
