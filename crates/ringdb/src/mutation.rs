@@ -72,8 +72,8 @@ mutations! {
     SkipValidation "skip-validation",
     /// A flush leaves out the range tombstones of its memtables.
     ForgetRangesAtFlush "forget-ranges-at-flush",
-    /// Compactions give versions the sequence number 0 under an older range tombstone that is still in force.
-    ZeroUnderRange "zero-under-range",
+    /// A range tombstone leaves the list although tables need it.
+    DropRangesEarly "drop-ranges-early",
 }
 
 #[cfg(feature = "mutations")]

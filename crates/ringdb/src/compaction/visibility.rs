@@ -18,7 +18,6 @@
 use std::sync::Arc;
 
 use crate::key::{self, Kind, Seq};
-use crate::mutation::{Mutation, broken};
 use crate::ranges::{RangeSet, RangeState, Sweep};
 
 /// What becomes of a version.
@@ -115,7 +114,7 @@ impl Visibility {
         if let Some(ranges) = &mut self.ranges {
             let covering = ranges.covering(key);
             let older = covering.partition_point(|t| *t < seq);
-            may_be_0 = older == 0 || broken(Mutation::ZeroUnderRange);
+            may_be_0 = older == 0;
             if let Some(&t) = covering.get(older) {
                 if self.stripe_of(t) == stripe && stripe < self.views.len() {
                     return Fate::Drop;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{ManifestState, VersionEdit};
 use crate::error::{Error, Result};
 use crate::key::Seq;
+use crate::mutation::{Mutation, broken};
 use crate::ranges::{RangeEdit, RangeState, RangeTombstone};
 use crate::table::meta::TableMeta;
 
@@ -97,7 +98,7 @@ impl<T: AsRef<TableMeta>> Version<T> {
     /// Those of the live range tombstones that none of these tables needs.
     pub fn dead_ranges(&self) -> Vec<Seq> {
         let live = self.ranges.live.tombstones.values();
-        live.filter(|t| !self.needs(t)).map(|t| t.seq).collect()
+        live.filter(|t| !self.needs(t) || broken(Mutation::DropRangesEarly)).map(|t| t.seq).collect()
     }
 
     /// Whether a table may hold an entry that `t` covers and that is older.
