@@ -33,6 +33,8 @@ pub struct Cli {
 pub enum Verb {
     /// Load records from files or standard input
     Load(LoadArgs),
+    /// Load all records of another kind of store
+    Import(ImportArgs),
     /// Write all records to standard output or a file, in a format that `load` reads back byte for byte
     Dump(DumpArgs),
     /// Print the values of keys; exit code 1 if one is absent
@@ -107,6 +109,17 @@ pub enum Format {
     Csv,
     /// One JSON object a line: {"key": .., "value": ..}, or key_base64, key_hex, value_base64, value_hex
     Jsonl,
+    /// Length-prefixed: the lengths of key and value (4 bytes each, little endian), the key, the value
+    Binary,
+    /// What RocksDB's `ldb dump --hex` prints: 0xKEY ==> 0xVALUE, a line each, and how many there were
+    Ldb,
+}
+
+/// A store of another kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Foreign {
+    /// RocksDB, read by its tool `ldb` (Debian: rocksdb-tools)
+    Rocksdb,
 }
 
 /// What to do about a bad record.
@@ -158,6 +171,33 @@ pub struct LoadArgs {
     /// Files to load; standard input if none or -
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
+}
+
+/// Arguments of `import`.
+#[derive(Args, Debug)]
+pub struct ImportArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    /// What kind of store it is
+    #[arg(long, value_enum)]
+    pub from: Foreign,
+    /// The column family to import
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub column_family: String,
+    /// RocksDB's tool
+    #[arg(long, value_name = "PATH", default_value = "ldb")]
+    pub ldb: PathBuf,
+    /// Durability of the batches; everything is on the device when the command has ended
+    #[arg(long, value_enum)]
+    pub durability: Option<DurabilityArg>,
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Directory of the other store
+    #[arg(value_name = "SRC")]
+    pub src: PathBuf,
 }
 
 /// Arguments of `dump`.

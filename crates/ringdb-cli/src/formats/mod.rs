@@ -1,8 +1,10 @@
 //! Record formats: what `load` reads and `dump` writes. Whatever bytes a store holds, each format gives them
 //! back exactly.
 
+mod binary;
 mod csv;
 mod jsonl;
+mod ldb;
 mod tsv;
 
 use std::io::{self, BufRead, Write};
@@ -49,7 +51,17 @@ pub fn reader(
         Format::Tsv => Box::new(LineReader::new(input, coding, tsv::parse)),
         Format::Csv => Box::new(csv::Reader::new(input, coding, &args.key_column, &args.value_column)?),
         Format::Jsonl => Box::new(LineReader::new(input, coding, jsonl::parse)),
+        Format::Binary | Format::Ldb if coding != Coding::Text => {
+            return Err("--hex and --base64 are for tsv, csv and jsonl: this format has one coding".into());
+        }
+        Format::Binary => Box::new(binary::Reader::new(input)),
+        Format::Ldb => Box::new(ldb::Reader::new(input, false)),
     })
+}
+
+/// A reader of what `ldb` prints to the end.
+pub fn whole_ldb(input: Box<dyn BufRead>) -> Box<dyn RecordReader> {
+    Box::new(ldb::Reader::new(input, true))
 }
 
 /// A writer of `format`.
@@ -63,6 +75,8 @@ pub fn writer<'a>(
         Format::Tsv => Box::new(LineWriter { output, coding, buf: Vec::new(), write: tsv::write }),
         Format::Csv => Box::new(csv::Writer::new(output, coding, &args.key_column, &args.value_column)?),
         Format::Jsonl => Box::new(LineWriter { output, coding, buf: Vec::new(), write: jsonl::write }),
+        Format::Binary => Box::new(binary::Writer::new(output)),
+        Format::Ldb => Box::new(ldb::Writer::new(output)),
     })
 }
 
@@ -72,6 +86,7 @@ pub fn by_extension(path: &std::path::Path) -> Option<Format> {
         "tsv" | "tab" | "txt" => Some(Format::Tsv),
         "csv" => Some(Format::Csv),
         "jsonl" | "ndjson" | "json" => Some(Format::Jsonl),
+        "bin" => Some(Format::Binary),
         _ => None,
     }
 }
@@ -173,8 +188,10 @@ mod tests {
             };
             records.push((bytes(20), bytes(60)));
         }
-        for format in [Format::Tsv, Format::Csv, Format::Jsonl] {
-            for flag in ["", "--hex", "--base64"] {
+        let text = [Format::Tsv, Format::Csv, Format::Jsonl];
+        let codings = text.iter().flat_map(|f| ["", "--hex", "--base64"].map(|flag| (*f, flag)));
+        for (format, flag) in codings.chain([(Format::Binary, ""), (Format::Ldb, "")]) {
+            {
                 let args = args(flag);
                 let mut file = Vec::new();
                 let mut w = writer(format, &args, Box::new(&mut file)).unwrap();

@@ -13,11 +13,11 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::{Format, LoadArgs, OnError};
+use crate::args::{Format, ImportArgs, LoadArgs, OnError};
 use crate::error::{Failure, Result, at, failed};
-use crate::formats::{self, Next};
+use crate::formats::{self, Next, RecordReader};
 use crate::out::{self, human_bytes, human_count};
-use crate::store::{self, Space};
+use crate::store::{self, DurabilityArg, Space};
 
 /// A batch is committed when it holds this many bytes, whatever its count.
 const BATCH_BYTES: usize = 4 << 20;
@@ -33,8 +33,10 @@ struct Summary {
     seconds: f64,
 }
 
-struct Loader<'a> {
-    args: &'a LoadArgs,
+/// What reads records and commits them.
+pub(super) struct Loader {
+    on_error: OnError,
+    batch_size: usize,
     space: Space,
     batch: WriteBatch,
     options: WriteOptions,
@@ -55,21 +57,42 @@ pub fn load(args: &LoadArgs) -> Result<()> {
         total += m.len();
     }
     let db = store::open_for_writing(&args.store, true, args.durability)?;
-    let mut options = WriteOptions::default();
-    if let Some(d) = args.durability {
-        options = options.durability(d.into());
-    }
-    let mut loader = Loader {
-        args,
+    let loader = Loader {
+        on_error: args.on_error,
+        batch_size: args.batch_size as usize,
         space: Space::made(db, args.keyspace.keyspace.as_deref())?,
         batch: WriteBatch::new(),
-        options,
+        options: write_options(args.durability),
         summary: Summary { records: 0, skipped: 0, bytes: 0, seconds: 0.0 },
         bar: out::bytes_bar((!from_stdin).then_some(total)),
         interrupt: Interrupt::watch()?,
     };
+    finish(loader, args.json, |loader| loader.all(args))
+}
+
+fn write_options(durability: Option<DurabilityArg>) -> WriteOptions {
+    durability.map_or_else(WriteOptions::default, |d| WriteOptions::default().durability(d.into()))
+}
+
+/// Loads what `read` reads into a store that `import` was asked for.
+pub(super) fn load_foreign(args: &ImportArgs, read: impl FnOnce(&mut Loader) -> Result<()>) -> Result<()> {
+    let db = store::open_for_writing(&args.store, true, args.durability)?;
+    let loader = Loader {
+        on_error: OnError::Stop,
+        batch_size: 1000,
+        space: Space::made(db, args.keyspace.keyspace.as_deref())?,
+        batch: WriteBatch::new(),
+        options: write_options(args.durability),
+        summary: Summary { records: 0, skipped: 0, bytes: 0, seconds: 0.0 },
+        bar: out::bytes_bar(None),
+        interrupt: Interrupt::watch()?,
+    };
+    finish(loader, args.json, read)
+}
+
+fn finish(mut loader: Loader, json: bool, read: impl FnOnce(&mut Loader) -> Result<()>) -> Result<()> {
     let start = Instant::now();
-    let done = loader.all();
+    let done = read(&mut loader);
     loader.commit()?;
     loader.space.db.flush()?;
     loader.bar.finish_and_clear();
@@ -78,7 +101,7 @@ pub fn load(args: &LoadArgs) -> Result<()> {
     if let Err(e) = &done {
         let why = if matches!(e, Failure::Interrupted(_)) { "interrupted: " } else { "" };
         crate::error::warn(&format!("{why}{} records are loaded", human_count(s.records)));
-    } else if args.json {
+    } else if json {
         out::json(s)?;
     } else {
         let skipped = if s.skipped > 0 { format!(", {} bad ones skipped", s.skipped) } else { String::new() };
@@ -97,15 +120,15 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-impl Loader<'_> {
-    fn all(&mut self) -> Result<()> {
-        if self.args.files.is_empty() {
-            return self.input(Path::new("-"));
+impl Loader {
+    fn all(&mut self, args: &LoadArgs) -> Result<()> {
+        if args.files.is_empty() {
+            return self.input(args, Path::new("-"));
         }
-        self.args.files.iter().try_for_each(|f| self.input(f))
+        args.files.iter().try_for_each(|f| self.input(args, f))
     }
 
-    fn input(&mut self, path: &Path) -> Result<()> {
+    fn input(&mut self, args: &LoadArgs, path: &Path) -> Result<()> {
         let (name, input): (String, Box<dyn BufRead>) = if is_stdin(path) {
             ("standard input".into(), Box::new(BufReader::new(self.bar.wrap_read(io::stdin()))))
         } else {
@@ -113,9 +136,19 @@ impl Loader<'_> {
             let input = BufReader::with_capacity(256 << 10, self.bar.wrap_read(file));
             (path.display().to_string(), Box::new(input))
         };
-        let format = self.args.format.format.or_else(|| formats::by_extension(path)).unwrap_or(Format::Tsv);
+        let format = args.format.format.or_else(|| formats::by_extension(path)).unwrap_or(Format::Tsv);
         let mut reader =
-            formats::reader(format, &self.args.format, input).or_else(|e| failed(format!("{name}: {e}")))?;
+            formats::reader(format, &args.format, input).or_else(|e| failed(format!("{name}: {e}")))?;
+        self.records(&name, &mut *reader)
+    }
+
+    /// The bar that shows how much was read.
+    pub(super) fn bar(&self) -> &ProgressBar {
+        &self.bar
+    }
+
+    /// Loads all that `reader` reads of the input `name`.
+    pub(super) fn records(&mut self, name: &str, reader: &mut dyn RecordReader) -> Result<()> {
         loop {
             if let Some(signal) = self.interrupt.came() {
                 return Err(Failure::Interrupted(signal));
@@ -133,7 +166,7 @@ impl Loader<'_> {
                 },
             };
             let message = format!("{name}, line {line}: {why}");
-            if self.args.on_error == OnError::Stop {
+            if self.on_error == OnError::Stop {
                 return failed(format!("{message}; mend it, or go on past bad records with --on-error skip"));
             }
             self.summary.skipped += 1;
@@ -145,7 +178,7 @@ impl Loader<'_> {
         self.space.put_in(&mut self.batch, key, value);
         self.summary.records += 1;
         self.summary.bytes += (key.len() + value.len()) as u64;
-        if self.batch.len() >= self.args.batch_size as usize || self.batch.size_bytes() >= BATCH_BYTES {
+        if self.batch.len() >= self.batch_size || self.batch.size_bytes() >= BATCH_BYTES {
             self.commit()?;
         }
         Ok(())

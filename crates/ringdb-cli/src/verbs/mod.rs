@@ -4,6 +4,7 @@ mod admin;
 mod backup;
 mod docs;
 mod dump;
+mod import;
 mod load;
 mod point;
 mod repair;
@@ -16,6 +17,7 @@ use crate::error::{Failure, Result, warn};
 pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
     match verb {
         Verb::Load(a) => load::load(&a),
+        Verb::Import(a) => import::import(&a),
         Verb::Dump(a) => dump::dump(&a),
         Verb::Get(a) => point::get(&a),
         Verb::Put(a) => point::put(&a),

@@ -1,0 +1,101 @@
+//! `import`, and dumps that other programs read and write, run as a user runs them.
+#![allow(clippy::unwrap_used)] // a test
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{on, ringdb, with_input, words};
+use tempfile::tempdir;
+
+#[test]
+fn a_rocksdb_store_is_imported() {
+    let dir = tempdir().unwrap();
+    let (src, db) = (&dir.path().join("rocks"), &dir.path().join("db"));
+    let ldb = |args: &str| {
+        let mut command = Command::new("ldb");
+        command.arg(format!("--db={}", src.display())).args(args.split_whitespace());
+        command.output().map(|o| assert!(o.status.success(), "{args}: {o:?}"))
+    };
+    let Ok(()) = ldb("--create_if_missing put first one") else {
+        eprintln!("SKIPPED: there is no ldb here; it comes with the package rocksdb-tools");
+        return;
+    };
+    ldb("put --hex 0x00FF09 0x0A0D").unwrap();
+    let pairs: String = (0..500).map(|i| format!(" key{i:04} {i}")).collect();
+    ldb(&format!("batchput{pairs}")).unwrap();
+    ldb("compact").unwrap();
+    ldb("delete key0007").unwrap();
+    ldb("put key0008 changed").unwrap();
+    ldb("create_column_family other").unwrap();
+    ldb("--column_family=other put in other").unwrap();
+    let src = src.to_str().unwrap();
+    let said = on(db, &format!("import --db DB --from rocksdb {src} --json")).ok().json();
+    assert_eq!((&said["records"], &said["skipped"]), (&501.into(), &0.into()));
+    assert_eq!(on(db, "count --db DB").ok().text(), "501\n");
+    assert_eq!(on(db, "get --db DB first key0008 key0499").ok().text(), "one\nchanged\n499\n");
+    assert_eq!(on(db, "get --db DB --hex 00FF09").ok().text(), "0a0d\n");
+    on(db, "get --db DB key0007").code(1);
+    let line = format!("import --db DB --from rocksdb --column-family other --keyspace o {src}");
+    assert!(on(db, &line).ok().text().contains("loaded 1 records"));
+    assert_eq!(on(db, "get --db DB --keyspace o in").ok().text(), "other\n");
+    let line = format!("import --db DB --from rocksdb --column-family no {src}");
+    on(db, &line).fails(4, &["ldb ended after 0 records"]);
+}
+
+/// A tool that prints so and ends so.
+fn tool(path: &Path, prints: &str, code: i32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(path, format!("#!/bin/sh\nprintf '{prints}'\nexit {code}\n")).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn an_import_that_is_not_whole_is_an_error() {
+    let dir = tempdir().unwrap();
+    let (src, db, ldb) = (dir.path().join("rocks"), &dir.path().join("db"), dir.path().join("ldb"));
+    let line = format!("import --db DB --from rocksdb --ldb {} {}", ldb.display(), src.display());
+    on(db, &line).fails(4, &["no RocksDB store", "CURRENT"]);
+    std::fs::create_dir(&src).unwrap();
+    std::fs::write(src.join("CURRENT"), "MANIFEST-000001\n").unwrap();
+    on(db, &line).fails(4, &["rocksdb-tools", "--ldb"]);
+    for (prints, code, words) in [
+        ("0x61 ==> 0x62\\n", 0, "after 1 records"),
+        ("0x61 ==> 0x62\\nKeys in range: 2\\n", 0, "ldb says 2"),
+        ("0x61 ==> 0x62\\nKeys in range: 1\\n", 3, "exit status: 3"),
+        ("0x61 : 0x62\\n", 0, "not a line of"),
+    ] {
+        tool(&ldb, prints, code);
+        on(db, &line).fails(4, &[words]);
+    }
+    tool(&ldb, "0x61 ==> 0x62\\nKeys in range: 1\\n", 0);
+    on(db, &line).ok();
+    assert_eq!(on(db, "get --db DB a").ok().text(), "b\n");
+    on(db, &format!("import --db DB --from leveldb {}", src.display())).fails(2, &["rocksdb"]);
+}
+
+#[test]
+fn length_prefixed_and_ldb_dumps_come_back() {
+    let dir = tempdir().unwrap();
+    let db = &dir.path().join("db");
+    with_input(words(db, "load --db DB --hex"), b"00\t\n6162\t090a0d\nff\t00\n").ok();
+    let whole = on(db, "dump --db DB --hex").ok().out;
+    let binary = on(db, "dump --db DB --format binary").ok().out;
+    assert_eq!(&binary[..9], [1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(on(db, "dump --db DB --format binary --prefix 61 --hex").ok().out.len(), 8 + 2 + 3);
+    let lines = on(db, "dump --db DB --format ldb").ok();
+    assert_eq!(lines.text(), "0x00 ==> 0x\n0x6162 ==> 0x090A0D\n0xFF ==> 0x00\nKeys in range: 3\n");
+    for (format, dump) in [("binary", &binary), ("ldb", &lines.out)] {
+        let copy = &dir.path().join(format);
+        with_input(words(copy, &format!("load --db DB --format {format}")), dump).ok();
+        assert_eq!(on(copy, "dump --db DB --hex").ok().out, whole, "{format}");
+        with_input(words(copy, &format!("load --db DB --hex --format {format}")), dump)
+            .fails(4, &["one coding"]);
+    }
+    let file = dir.path().join("a.bin");
+    on(db, &format!("dump --db DB --output {}", file.display())).ok();
+    assert_eq!(std::fs::read(&file).unwrap(), binary);
+    with_input(words(db, "load --db DB --format binary"), &binary[..12]).fails(4, &["record 2", "ends"]);
+    ringdb(["load", "--db", db.to_str().unwrap(), "--format", "no"]).fails(2, &["binary"]);
+}
