@@ -138,6 +138,13 @@ impl Views {
         self.visible.load(Acquire)
     }
 
+    /// What is visible now, and a view that has all of it, maybe more. For who looks for everything that was written: a
+    /// view that is loaded first lacks what went to a memtable begun in between.
+    pub fn visible_within(&self) -> (Seq, Arc<View>) {
+        let visible = self.visible();
+        (visible, self.newest())
+    }
+
     /// Makes `view` the newest. Under the tree's lock.
     pub fn publish(&self, view: View) {
         let mut memtables = view.immutables.iter();
@@ -208,6 +215,35 @@ mod tests {
         f.views.publish(view.with_memtables(fresh.clone(), [&[active.clone()][..], &waiting].concat()));
         f.views.publish(view.with_memtables(fresh.clone(), vec![active]));
         f.views.publish(view.with_memtables(fresh, vec![]));
+    }
+
+    #[test]
+    fn what_is_visible_is_within_the_view_beside_it() {
+        use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+        let (f, view) = fixture();
+        let (first, over) = (f.views.visible() + 1, AtomicBool::new(false));
+        std::thread::scope(|s| {
+            let reader = || {
+                while !over.load(Relaxed) {
+                    let (visible, view) = f.views.visible_within();
+                    let newest = view.memtables().map(|m| m.newest_version()).max();
+                    assert!(visible < first || newest >= Some(visible), "{newest:?} up to {visible}");
+                }
+            };
+            let readers = [s.spawn(reader), s.spawn(reader), s.spawn(reader)];
+            for seq in first..first + 3000 {
+                // Each write into a memtable of its own, as the commit queue does it.
+                let (active, mut writer) = Memtable::new(1 << 10);
+                let before = f.views.newest();
+                f.views.publish(view.with_memtables(Arc::clone(&active), vec![Arc::clone(&before.active)]));
+                writer.insert(b"\0k", crate::key::hash(b"\0k"), seq, crate::key::Kind::Put, b"");
+                f.views.make_visible(seq);
+                if readers.iter().any(|r| r.is_finished()) {
+                    break;
+                }
+            }
+            over.store(true, Relaxed);
+        });
     }
 
     #[test]

@@ -41,8 +41,7 @@ pub(super) fn commit(
             }
             Verdict::Unknown { settle } => {
                 store.commits.wait_applied(settle)?;
-                // The view first: all up to the number is in it.
-                let (view, now) = (views.newest(), views.visible());
+                let (now, view) = views.visible_within();
                 if let Some(key) = written_since(&view, reads, basis)? {
                     return Err(conflict(&key));
                 }
