@@ -194,7 +194,8 @@ impl Store {
             options = options.durability(d);
             self.unlogged |= d == Durability::None;
         }
-        if self.settings.calls == Calls::Looks {
+        // Transactions delete no ranges.
+        if self.settings.calls == Calls::Looks && items.iter().all(|i| i.range.is_none()) {
             return self.transact(&options, items);
         }
         let db = self.db.as_ref().expect("open");
