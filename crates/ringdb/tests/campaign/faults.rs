@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ringdb::engineswap::sim::{CrashOutcome, Disk, Plan};
-use ringdb::{Error, ErrorKind};
+use ringdb::{Backups, Error, ErrorKind};
 
 use crate::history::{Shape, Step};
 use crate::job::{Job, Progress};
 use crate::lab::{Lab, Turn};
-use crate::model::{Facts, Script, check, checkpoint_dir};
+use crate::model::{BACKUPS, Facts, Script, check, checkpoint_dir};
 use crate::run::{Run, STORE};
 use crate::support::Rng;
 use crate::survive::Case;
@@ -259,6 +259,16 @@ pub fn clear_away(disk: &Disk, dir: impl AsRef<Path>) {
     }
 }
 
+/// The same for a first backup that has failed, of which more may be left than directories.
+fn clear_backups_away(disk: &Disk) {
+    for file in disk.files().iter().filter(|f| f.starts_with(BACKUPS)) {
+        let _ = disk.io().remove_file(file);
+    }
+    let inner = ["generations/000001", "generations", "tables"].map(|d| Path::new(BACKUPS).join(d));
+    inner.iter().for_each(|d| drop(disk.io().remove_dir(d)));
+    clear_away(disk, BACKUPS);
+}
+
 fn is_hit(lab: &Lab) -> bool {
     !lab.disk.faults_hit().is_empty()
 }
@@ -293,6 +303,9 @@ fn go(run: &mut Run, life: &Life, kind: Kind) -> Result<bool, String> {
                 mend(&run.lab);
                 if let Step::Checkpoint = run.script.steps[i] {
                     clear_away(&run.lab.disk, checkpoint_dir(i));
+                    if run.shape.backs_up && Backups::open_with_io(BACKUPS, run.lab.disk.io()).is_err() {
+                        clear_backups_away(&run.lab.disk);
+                    }
                 }
             }
             if let Step::Checkpoint = run.script.steps[i]

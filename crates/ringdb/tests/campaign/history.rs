@@ -48,6 +48,8 @@ pub struct Shape {
     keys: u64,
     /// Whether it is called by futures.
     pub futures: bool,
+    /// Whether its checkpoints are backups.
+    pub backs_up: bool,
     /// Of 1000 steps: flush, compact, checkpoint, keyspaces made or dropped, reopened, sync.
     flush: u64,
     compact: u64,
@@ -72,6 +74,7 @@ const PLAIN: Shape = Shape {
     steps: 120,
     keys: 60,
     futures: false,
+    backs_up: false,
     flush: 20,
     compact: 10,
     checkpoint: 4,
@@ -87,7 +90,7 @@ const PLAIN: Shape = Shape {
 };
 
 /// All histories.
-pub const SHAPES: [Shape; 10] = [
+pub const SHAPES: [Shape; 11] = [
     Shape {
         name: "fill",
         what: "writes of all sizes; memtables fill up and are flushed by themselves",
@@ -130,6 +133,15 @@ pub const SHAPES: [Shape; 10] = [
         ..PLAIN
     },
     Shape { name: "checkpoint", what: "checkpoints of a changing store", checkpoint: 70, flush: 30, ..PLAIN },
+    Shape {
+        name: "backup",
+        what: "backups of a changing store, of which two stay",
+        backs_up: true,
+        checkpoint: 70,
+        flush: 30,
+        compact: 25,
+        ..PLAIN
+    },
     Shape {
         name: "keyspaces",
         what: "keyspaces made and dropped, batches across them",

@@ -130,6 +130,9 @@ pub struct Facts {
     newest: u32,
 }
 
+/// Where backups go.
+pub const BACKUPS: &str = "/srv/backups";
+
 /// Where the checkpoint of a step goes.
 pub fn checkpoint_dir(step: usize) -> String {
     format!("/srv/copies/{step}")

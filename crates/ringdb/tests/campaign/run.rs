@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringdb::{
-    Compression, Db, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch, WriteOptions,
+    BackupOptions, Compression, Db, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch,
+    WriteOptions,
 };
 
 use crate::env::SimEnv;
 use crate::executor::block_on;
 use crate::history::{KEYSPACES, Shape, Step};
 use crate::lab::{Lab, Turn};
-use crate::model::{Note, Script, checkpoint_dir, key, keyspace_name, value};
+use crate::model::{BACKUPS, Note, Script, checkpoint_dir, key, keyspace_name, value};
 
 /// The store's directory: its parents are missing too.
 pub const STORE: &str = "/srv/data/store";
@@ -175,7 +176,7 @@ impl<'a> Run<'a> {
                 self.lab.give_turn(Turn::All);
                 self.db().flush()?;
                 let _ = self.db().wait_idle();
-                self.db().checkpoint(checkpoint_dir(i))
+                self.copy(i)
             }
             Step::Reopen { close } => {
                 self.lab.give_turn(Turn::All);
@@ -191,6 +192,15 @@ impl<'a> Run<'a> {
                 self.open()
             }
         }
+    }
+
+    /// A checkpoint, or a backup.
+    fn copy(&self, i: usize) -> Result<(), Error> {
+        if self.shape.backs_up {
+            let two = BackupOptions::default().with_keep(2);
+            return self.db().backup_with(BACKUPS, &two).map(drop);
+        }
+        self.db().checkpoint(checkpoint_dir(i))
     }
 
     /// A write of step `i`: by a call, a future or a future with a deadline that does not pass.

@@ -1,15 +1,18 @@
 //! What a cut has left is opened, checked, gone on with, closed, opened and checked again; and cut again meanwhile.
 
 use ringdb::engineswap::sim::Disk;
-use ringdb::{Db, Durability, Error, WriteBatch, WriteOptions};
+use ringdb::{Backups, Db, Durability, Error, VerifyOptions, WriteBatch, WriteOptions};
 
 use crate::crash::outcome;
 use crate::env::SimEnv;
 use crate::history::Shape;
 use crate::lab::Lab;
-use crate::model::{Facts, Kept, Script, check, checkpoint_dir, checkpoint_facts};
+use crate::model::{BACKUPS, Facts, Kept, Script, check, checkpoint_dir, checkpoint_facts};
 use crate::run::{STORE, open};
 use crate::support::Rng;
+
+/// Where a backup is restored.
+const RESTORED: &str = "/srv/restored";
 
 /// A history and its settings.
 pub struct Case<'a> {
@@ -43,7 +46,10 @@ impl Case<'_> {
         depth: u32,
     ) -> Result<u64, String> {
         if depth == 0 || rng.chance(4) {
-            self.checkpoints(&disk, facts)?;
+            match self.shape.backs_up {
+                true => self.backups(&disk, facts)?,
+                false => self.checkpoints(&disk, facts)?,
+            }
         }
         disk.record(depth > 0);
         let lab = Lab::new(disk.clone());
@@ -106,6 +112,39 @@ impl Case<'_> {
                 .map_err(|e| format!("a write after the recovery: {e}"))?;
         }
         Ok(tail + 2)
+    }
+
+    /// All backups are whole, and the newest holds exactly what was written before it: the last that was acknowledged,
+    /// or the one that was under way.
+    fn backups(&self, disk: &Disk, facts: &Facts) -> Result<(), String> {
+        let made = facts.checkpoints.iter().rposition(|(_, acknowledged, _)| *acknowledged);
+        let lab = Lab::new(disk.clone_now());
+        let backups = match Backups::open_with_io(BACKUPS, lab.io()) {
+            Ok(b) => b,
+            Err(_) if made.is_none() => return Ok(()),
+            Err(e) => return Err(format!("the backups do not open: {e}")),
+        };
+        let report =
+            backups.verify(&VerifyOptions::default()).map_err(|e| format!("verify of backups: {e}"))?;
+        if !report.is_ok() {
+            return Err(format!("backups: {:?}", report.problems));
+        }
+        // One that was not acknowledged may be there, several times if it was tried again.
+        let kept = backups.generations().len();
+        let settled = facts.checkpoints.last().is_some_and(|(_, acknowledged, _)| *acknowledged);
+        if kept == 0 || (settled && kept > 2) {
+            return Err(format!("{kept} backups"));
+        }
+        backups.restore(None, RESTORED, None).map_err(|e| format!("restore: {e}"))?;
+        let db = self.open(&lab, RESTORED).map_err(|e| format!("a restored store does not open: {e}"))?;
+        let mut wrong = Vec::new();
+        for (step, _, gone) in &facts.checkpoints[made.unwrap_or(0)..] {
+            match check(&db, self.script, &checkpoint_facts(self.script, *step, gone)) {
+                Ok(_) => return Ok(()),
+                Err(e) => wrong.push(format!("not the backup of step {step}: {e}")),
+            }
+        }
+        Err(wrong.join("; "))
     }
 
     /// The checkpoints that were made hold exactly what was written before them; one that was not finished does too,

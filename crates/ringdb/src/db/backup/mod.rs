@@ -109,10 +109,7 @@ impl Core {
             engineswap::ErrorKind::Locked => Error::Locked(real_path(&self.io, to)),
             _ => e.into(),
         })?;
-        for dir in [place.tables(), place.generations()] {
-            make_dir(&self.io, &dir)?;
-        }
-        let former = place.sweep()?;
+        let former = place.prepare()?;
         self.flush()?;
         // The version keeps its tables' files.
         let (mut state, _version) = versions.current();

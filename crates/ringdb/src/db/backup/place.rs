@@ -223,6 +223,24 @@ impl Place {
         Ok(self.io.remove_dir(&dir)?)
     }
 
+    /// Makes the directories, and sweeps. As long as no generation is complete they are made anew: those that a failed
+    /// backup has left may have names that never become durable.
+    pub fn prepare(&self) -> Result<Vec<(u64, Contents)>> {
+        let dirs = [self.tables(), self.generations()];
+        let make = || dirs.iter().try_for_each(|d| super::super::directory::make_dir(&self.io, d));
+        let mut were_there = false;
+        for dir in &dirs {
+            were_there |= self.io.metadata(dir)?.is_some();
+        }
+        make()?;
+        let former = self.sweep()?;
+        if former.is_empty() && were_there {
+            dirs.iter().try_for_each(|d| self.io.remove_dir(d))?;
+            make()?;
+        }
+        Ok(former)
+    }
+
     /// Removes generations that are not complete, and tables that no generation has. Returns the others.
     pub fn sweep(&self) -> Result<Vec<(u64, Contents)>> {
         let mut complete = Vec::new();
