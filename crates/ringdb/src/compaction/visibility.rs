@@ -96,8 +96,7 @@ impl Visibility {
     /// lie anywhere but in this same merge.
     #[inline]
     pub fn fate(&mut self, key: &[u8], seq: Seq, kind: Kind, bottom: impl FnOnce(&[u8]) -> bool) -> Fate {
-        self.new_key = !self.started || self.key != key;
-        if self.new_key {
+        if !self.started || self.key != key {
             self.started = true;
             self.key.clear();
             self.key.extend_from_slice(key);
@@ -126,6 +125,8 @@ impl Visibility {
         if stripe == self.stripe && stripe < self.views.len() {
             return Fate::Drop;
         }
+        // The first of a key may have gone: a range tombstone hides it, and an older one not from an older view.
+        self.new_key = self.stripe == usize::MAX;
         self.stripe = stripe;
         // Older versions of the key that follow are in this oldest stripe too: none of them is kept.
         if stripe == 0 && bottom(key) {
@@ -138,7 +139,7 @@ impl Visibility {
         Fate::Keep(seq)
     }
 
-    /// Whether the last version was the first of its key.
+    /// Whether the version that was kept last is the first one that was kept of its key.
     #[inline]
     pub fn is_new_key(&self) -> bool {
         self.new_key
@@ -275,9 +276,12 @@ mod tests {
             let set = Arc::new(RangeSet::new(known));
             let mut v = Visibility::new(views.clone(), vec![]).with_range_set(&set, 2 * listed);
             let mut kept = Versions::new();
+            let mut last = None;
             for ((key, seq), kind) in &versions {
                 if let Fate::Keep(s) = v.fate(key, seq.0, *kind, |_| bottom) {
                     prop_assert!(kept.insert((key.clone(), std::cmp::Reverse(s)), *kind).is_none());
+                    prop_assert_eq!(v.is_new_key(), last != Some(key), "tables are cut before a key's first version");
+                    last = Some(key);
                 }
             }
             let there = |versions: &Versions, key: &[u8], view: Seq| -> Option<Seq> {

@@ -332,3 +332,22 @@ fn settings_survive_a_power_cut_when_alter_has_returned() {
     }
     assert_eq!(seen.len(), 3, "{seen:?}");
 }
+
+/// The newest version of a keyspace's first key is deleted with a range, an older one is kept for a snapshot.
+#[test]
+fn tables_are_cut_between_keyspaces_whichever_version_of_a_key_is_kept() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = tmp.path().join("db");
+    let db = Db::open(&dir, small()).unwrap();
+    let a = db.keyspace_with("a", &own().with_block_bytes(8192)).unwrap();
+    db.put("k", "v").unwrap();
+    a.put("k", "old").unwrap();
+    let snapshot = db.snapshot();
+    a.put("k", "new").unwrap();
+    a.delete_range(..).unwrap();
+    db.flush().unwrap();
+    let tables: Vec<_> = written(&dir).iter().map(|t| (t.keyspaces, t.block_bytes)).collect();
+    assert_eq!(tables, [((0, 0), 4096), ((1, 1), 8192)]);
+    assert_eq!(snapshot.keyspace(&a).get("k").unwrap().as_deref(), Some(&b"old"[..]));
+    assert_eq!(a.get("k").unwrap(), None);
+}
