@@ -191,7 +191,7 @@ fn harm(targets: &[PathBuf], rng: &mut Rng) -> Option<String> {
     (bytes != before).then_some(did)
 }
 
-/// Any harm to log and manifest of a `Sync` store that was closed is told or harmless: up to the last write.
+/// Any harm to log and manifest of a `Sync` store that was dropped is told or harmless: up to the last write.
 #[test]
 fn no_harm_to_a_closed_sync_store_goes_unnoticed() {
     let mut rng = Rng(seed("no_harm_to_a_closed_sync_store_goes_unnoticed"));
@@ -200,7 +200,8 @@ fn no_harm_to_a_closed_sync_store_goes_unnoticed() {
     let (whole, hurt) = (tmp.path().join("whole"), tmp.path().join("hurt"));
     let db = Db::open(&whole, o.clone()).unwrap();
     let (model, _) = write(&db, &mut rng);
-    db.close().unwrap();
+    // Closed without a flush: the last writes are in the log alone.
+    drop(db);
     assert!(!told_or_right(
         &{
             copy(&whole, &hurt);
