@@ -60,9 +60,11 @@ fn fio(plugin: &Path, dir: &Path, args: &[&str]) -> Output {
 
 /// The same for jobs of offloading threads: fio 3.33 can miss that they have started (seen on a busy machine, in
 /// `workqueue_init`, with nothing of the engine on any stack), and waits for ever. Such a run is ended and tried again.
+/// Its jobs are threads: a process of a job would live on, and keep the output open.
 fn fio_that_starts(plugin: &Path, dir: &Path, args: &[&str]) -> Output {
     for _ in 0..9 {
-        let out = command(&["timeout", "--kill-after=5", "60", "fio"], plugin, dir, args).output().unwrap();
+        let mut c = command(&["timeout", "--kill-after=5", "60", "fio"], plugin, dir, args);
+        let out = c.arg("--thread").output().unwrap();
         if !matches!(out.status.code(), Some(124 | 137)) {
             return out;
         }
