@@ -11,8 +11,9 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) struct Mapping {
     ptr: NonNull<u8>,
     len: usize,
-    /// Given up after the mapping.
-    _held: Held,
+    /// Given up before the mapping: nobody stores to it any more, and once it is gone, the number of a file whose name
+    /// was removed may be another file's.
+    held: Option<Held>,
 }
 
 // SAFETY: the mapping is owned memory that any thread may use; stores go through `&mut self`.
@@ -47,7 +48,7 @@ impl Mapping {
             unsafe { libc::madvise(p, size, libc::MADV_POPULATE_WRITE) };
         }
         match NonNull::new(p.cast()) {
-            Some(ptr) => Ok(Mapping { ptr, len: size, _held: held }),
+            Some(ptr) => Ok(Mapping { ptr, len: size, held: Some(held) }),
             None => Err(Error::new(ErrorKind::Io, "mmap", "mapped at address zero")),
         }
     }
@@ -73,7 +74,46 @@ impl RawMap for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.held = None;
         // SAFETY: mapped in `new` with this length, unmapped once; no borrow outlives self.
         unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    use crate::{Io, OpenHow};
+
+    #[test]
+    fn a_mapping_that_goes_is_not_taken_for_one_of_the_next_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (io, done) = (Io::from_uri("posix").unwrap(), AtomicBool::new(false));
+        std::thread::scope(|s| {
+            // Files whose last hold on their number is the mapping.
+            s.spawn(|| {
+                for i in 0..20_000 {
+                    let path = dir.path().join(format!("m{i}"));
+                    let file = io.open(&path, &OpenHow::create_new()).unwrap();
+                    file.set_len(8192).unwrap();
+                    let map = file.map(8192).unwrap();
+                    drop(file);
+                    io.remove_file(&path).unwrap();
+                    drop(map);
+                }
+                done.store(true, Relaxed);
+            });
+            // Files that take over their numbers.
+            s.spawn(|| {
+                while !done.load(Relaxed) {
+                    let path = dir.path().join("n");
+                    let file = io.open(&path, &OpenHow::create_new()).unwrap();
+                    file.set_len(4096).unwrap();
+                    drop(file);
+                    io.remove_file(&path).unwrap();
+                }
+            });
+        });
     }
 }
