@@ -56,9 +56,7 @@ impl Core {
     pub fn wait_idle(&self) -> Result<()> {
         self.wait_prepared()?;
         let w = self.write_side()?;
-        w.scheduler.wait_idle(&*w.compaction)?;
-        w.log.remove_spare(true);
-        Ok(())
+        w.scheduler.wait_idle(&*w.compaction)
     }
 
     /// See [`crate::Db::compact_range`].

@@ -271,7 +271,7 @@ impl Db {
 
     /// Waits until there is nothing left to flush or compact, and no log segment to prepare: for measurements, or
     /// before a checkpoint that should be small. With writers beside it, it may wait for long. The active memtable
-    /// stays as it is. Spare log segments are removed.
+    /// stays as it is.
     pub fn wait_idle(&self) -> Result<()> {
         self.core().wait_idle()
     }
