@@ -9,44 +9,25 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use support::{Library, exports, file, have, place, run, sanitizer};
+use support::{Library, exports, file, have, place, run};
 
 static LIBRARY: Library = Library::new("engineswap", engineswap_c::ENGINESWAP_ABI_VERSION);
 
 const ENGINES: [&str; 4] = ["posix", "libaio", "io_uring", "auto"];
 
-/// Compiles a test program and runs it on each engine, in a directory on the disk of the build.
-fn runs_on_each_engine(compiler: &str, standard: &str, source: &str) {
-    if !have(compiler) {
-        return;
-    }
-    let dir = place();
-    let exe = dir.path().join("program");
-    let sanitizer = sanitizer(compiler, dir.path());
-    let source = file("tests/c").join(source);
-    LIBRARY.compile(compiler, standard, &source, &exe, &sanitizer);
-    for uri in ENGINES {
-        let place = dir.path().join(uri);
-        std::fs::create_dir(&place).unwrap();
-        let out = run(Command::new(&exe).arg(uri).arg(&place).env_remove("ENGINESWAP"));
-        assert!(out.starts_with("passed") || out.starts_with("skipped"), "{uri}: {out}");
-        println!("{source:?} on {uri}: {out}", source = source.file_name().unwrap());
-    }
-}
-
 #[test]
 fn the_contract_from_c() {
-    runs_on_each_engine("cc", "-std=c99", "contract.c");
+    LIBRARY.passes("cc", "-std=c99", "contract.c", &ENGINES);
 }
 
 #[test]
 fn what_operations_can_do_from_c() {
-    runs_on_each_engine("cc", "-std=gnu99", "more.c");
+    LIBRARY.passes("cc", "-std=gnu99", "more.c", &ENGINES);
 }
 
 #[test]
 fn handles_from_cpp() {
-    runs_on_each_engine("c++", "-std=c++17", "raii.cc");
+    LIBRARY.passes("c++", "-std=c++17", "raii.cc", &ENGINES);
 }
 
 #[test]

@@ -17,37 +17,19 @@ static LIBRARY: Library = Library::new("ringdb", ringdb_c::RINGDB_ABI_VERSION);
 
 const ENGINES: [&str; 3] = ["posix", "libaio", "io_uring"];
 
-/// Compiles a test program and runs it on each engine, in a directory on the disk of the build.
-fn runs_on_each_engine(compiler: &str, standard: &str, source: &str) {
-    if !have(compiler) {
-        return;
-    }
-    let dir = place();
-    let exe = dir.path().join("program");
-    let sanitizer = sanitizer(compiler, dir.path());
-    LIBRARY.compile(compiler, standard, &file("tests/c").join(source), &exe, &sanitizer);
-    for uri in ENGINES {
-        let place = dir.path().join(uri);
-        std::fs::create_dir(&place).unwrap();
-        let out = run(Command::new(&exe).arg(uri).arg(&place).env_remove("ENGINESWAP"));
-        assert!(out.ends_with("passed\n") || out.starts_with("skipped"), "{uri}: {out}");
-        println!("{source} on {uri}: {out}");
-    }
-}
-
 #[test]
 fn the_contract_from_c() {
-    runs_on_each_engine("cc", "-std=c99", "contract.c");
+    LIBRARY.passes("cc", "-std=c99", "contract.c", &ENGINES);
 }
 
 #[test]
 fn asynchronous_calls_from_c() {
-    runs_on_each_engine("cc", "-std=gnu11", "async.c");
+    LIBRARY.passes("cc", "-std=gnu11", "async.c", &ENGINES);
 }
 
 #[test]
 fn the_wrapper_from_cpp() {
-    runs_on_each_engine("c++", "-std=c++17", "wrapper.cc");
+    LIBRARY.passes("c++", "-std=c++17", "wrapper.cc", &ENGINES);
 }
 
 /// The blocks of this language in the README.

@@ -77,6 +77,26 @@ impl Library {
         Library { name, abi_version, installed: OnceLock::new() }
     }
 
+    /// Compiles a program of `tests/c` and runs it on each engine, in a directory on the disk of the build. Its last
+    /// line says that it has passed, or that it is skipped and why.
+    pub fn passes(&self, compiler: &str, standard: &str, source: &str, engines: &[&str]) {
+        if !have(compiler) {
+            return;
+        }
+        let dir = place();
+        let exe = dir.path().join("program");
+        let sanitizer = sanitizer(compiler, dir.path());
+        self.compile(compiler, standard, &file("tests/c").join(source), &exe, &sanitizer);
+        for uri in engines {
+            let place = dir.path().join(uri);
+            std::fs::create_dir(&place).unwrap();
+            let out = run(Command::new(&exe).arg(uri).arg(&place).env_remove("ENGINESWAP"));
+            let last = out.lines().last().unwrap_or_default();
+            assert!(last.starts_with("passed") || last.starts_with("skipped"), "{uri}: {out}");
+            println!("{source} on {uri}: {out}");
+        }
+    }
+
     /// Where Cargo put the libraries that it built for this test.
     pub fn built(&self) -> PathBuf {
         let exe = std::env::current_exe().unwrap();

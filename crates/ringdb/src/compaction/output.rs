@@ -1,8 +1,8 @@
 //! [`Outputs`]: the tables that a flush or a part of a compaction writes.
 //!
 //! A table is cut when it is large enough, between two keys only, so that tables of a level stay disjoint, and where
-//! keyspaces with different settings meet. Its sync
-//! overlaps the writing of the next. Files are removed again unless they are [kept](PendingFiles::keep).
+//! keyspaces with different settings meet. Its sync overlaps the writing of the next. Files are removed again unless
+//! they are [kept](PendingFiles::keep).
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

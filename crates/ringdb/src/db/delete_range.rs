@@ -3,35 +3,22 @@
 use std::ops::Bound;
 
 use super::core::Core;
+use super::iter::internal_bounds;
 use super::keyspaces::KeyspaceState;
-use crate::key::{self, KeyBuf, Prefix, check_limits};
+use crate::key::{self, Prefix, check_limits};
 use crate::log::payload;
 use crate::{Result, WriteOptions};
 
 /// The internal keys of a range of user keys: the first, and the first behind them. `None` if the range is empty.
 fn internal(id: u32, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-    let prefix = Prefix::new(id);
-    let key = |user: &[u8]| -> Result<Vec<u8>> {
-        check_limits(user, b"")?;
-        Ok(KeyBuf::new(&prefix, user).as_slice().to_vec())
-    };
-    let after = |user: &[u8]| {
-        key(user).map(|mut k| {
-            k.push(0);
-            k
-        })
-    };
-    let (first, behind) = key::bounds_of(id);
-    let start = match range.0 {
-        Bound::Included(k) => key(k)?,
-        Bound::Excluded(k) => after(k)?,
-        Bound::Unbounded => first,
-    };
-    let end = match range.1 {
-        Bound::Included(k) => after(k)?,
-        Bound::Excluded(k) => key(k)?,
-        Bound::Unbounded => behind,
-    };
+    for end in [range.0, range.1] {
+        if let Bound::Included(user) | Bound::Excluded(user) = end {
+            check_limits(user, b"")?;
+        }
+    }
+    let (start, end) = internal_bounds(&Prefix::new(id), range);
+    // A tombstone's end is an internal key itself: what follows all keys of keyspace 0xEF otherwise is none.
+    let end = end.filter(|_| range.1 != Bound::Unbounded).unwrap_or_else(|| key::bounds_of(id).1);
     Ok((start < end).then_some((start, end)))
 }
 

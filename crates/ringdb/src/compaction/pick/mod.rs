@@ -260,17 +260,14 @@ pub(crate) fn pick<T: AsRef<TableMeta>>(
             return p;
         }
     }
-    let reclaim = reclaim::pick(levels, shape, busy, context)
-        .or_else(|| reclaim::ranges(levels, busy, context))
-        .or_else(|| {
-            if stuck.is_empty() {
-                level0::tombstones(levels, busy, context, targets.base, shape)
-            } else {
-                None
-            }
-        });
-    // Between damaged tables small ones are what the cuts around those make, and would again.
-    reclaim.or_else(|| if stuck.is_empty() { reclaim::small(levels, shape, busy) } else { None })
+    let reclaim =
+        reclaim::pick(levels, shape, busy, context).or_else(|| reclaim::ranges(levels, busy, context));
+    if reclaim.is_some() || !stuck.is_empty() {
+        // Between damaged tables small ones are what the cuts around those make, and would again.
+        return reclaim;
+    }
+    level0::tombstones(levels, busy, context, targets.base, shape)
+        .or_else(|| reclaim::small(levels, shape, busy))
 }
 
 /// From a level above its target into the next.
