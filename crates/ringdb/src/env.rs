@@ -13,6 +13,9 @@ pub trait Env: Send + Sync {
     /// Blocks the calling thread.
     fn sleep(&self, d: Duration);
     /// Starts a thread, at lower priority than foreground threads if `background`.
+    ///
+    /// # Errors
+    /// What the system says if it gives no thread.
     fn spawn(&self, name: &str, background: bool, f: Box<dyn FnOnce() + Send>) -> std::io::Result<Join>;
     /// A random number.
     fn random(&self) -> u64;

@@ -63,6 +63,7 @@
 //! Keys have at most [`MAX_KEY_BYTES`], values at most [`MAX_VALUE_BYTES`]; both may be empty. One process at a
 //! time has a store open for writing; any number may read beside it ([`Db::open_read_only`]).
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 mod bounds;
 mod cache;

@@ -287,8 +287,10 @@ impl SimEnv {
         Arc::new(SimEnv { baton: Arc::new(Baton(Mutex::new(inner))) })
     }
 
-    /// Calls `f` as the first thread of the simulation; stores are opened, used and closed in there. Panics if the
-    /// calling thread is in a simulation already, or another thread is this one's first.
+    /// Calls `f` as the first thread of the simulation; stores are opened, used and closed in there.
+    ///
+    /// # Panics
+    /// If the calling thread is in a simulation already, or another thread is this one's first.
     pub fn run<T>(&self, f: impl FnOnce() -> T) -> T {
         assert!(!is_task(), "a simulation in a simulation");
         let me = self.baton.add("main");

@@ -52,11 +52,17 @@ impl Keyspace {
     }
 
     /// Sets a key.
+    ///
+    /// # Errors
+    /// As [`crate::Db::put`]; [`crate::Error::KeyspaceDropped`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.core().commit_one(&self.state, Kind::Put, key.as_ref(), value.as_ref())
     }
 
     /// Deletes a key; it need not be there.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.core().commit_one(&self.state, Kind::Delete, key.as_ref(), b"")
     }
@@ -125,16 +131,25 @@ impl Keyspace {
     }
 
     /// Compacts the tables that hold a range of keys, down to the last level; flushes first.
+    ///
+    /// # Errors
+    /// As [`crate::Db::flush`]; [`crate::Error::KeyspaceDropped`].
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.core().compact_range(&self.state, range.bounds())
     }
 
     /// The value of a key.
+    ///
+    /// # Errors
+    /// As [`crate::Db::get`]; [`crate::Error::KeyspaceDropped`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_with(key, &ReadOptions::default())
     }
 
     /// The value of a key, with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`]; [`crate::Error::TimedOut`] past the deadline.
     pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Value>> {
         self.get_at(key.as_ref(), None, options)
     }
@@ -157,11 +172,17 @@ impl Keyspace {
     /// The values of many keys, in their order, all as of one moment; every block needed is read in flight
     /// together. If one of the keys cannot be read because of damage the call fails: ask for them one by one
     /// then.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.multi_get_with(keys, &ReadOptions::default())
     }
 
     /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get_with`].
     pub fn multi_get_with<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -206,17 +227,26 @@ impl Keyspace {
     }
 
     /// A completion interface for at most `depth` reads at a time; see [`Reads`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`].
     pub fn reads(&self, depth: usize) -> Result<Reads> {
         self.reads_with(depth, &ReadOptions::default())
     }
 
     /// The same with options.
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`]; [`crate::Error::Invalid`] for a deadline.
     pub fn reads_with(&self, depth: usize, options: &ReadOptions) -> Result<Reads> {
         Reads::new(self.ask(None, options), depth)
     }
 
     /// The values of many keys, in the order in which they come, with `window` reads under way as long as there are
     /// keys. Each is read as of when its read begins; see also [`crate::Snapshot::multi_get_stream`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`]. What a key's read fails with comes with the key.
     pub fn multi_get_stream<I>(&self, keys: I, window: usize) -> Result<MultiGetStream<I::IntoIter>>
     where
         I: IntoIterator<Item: AsRef<[u8]>>,

@@ -113,6 +113,11 @@ impl Db {
     ///
     /// One process has a store open for writing at a time: [`crate::Error::Locked`] otherwise, also for a second
     /// `open` in the same process (clone the `Db` instead).
+    ///
+    /// # Errors
+    /// Of kind [`crate::ErrorKind::FixCall`]: a setting that cannot be, an engine that does not work here,
+    /// [`crate::Error::NewerFormat`], [`crate::Error::NoStore`] if none is to be made. [`crate::Error::Corrupt`] if the
+    /// manifest or the log is damaged. What the system refuses is of kind [`crate::ErrorKind::Retry`].
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         options.validate()?;
         let io = engine(&options.io)?;
@@ -121,6 +126,9 @@ impl Db {
 
     /// Opens with an I/O engine, a clock, threads and randomness of the caller's: for simulators and tests.
     /// `options.io` is not looked at.
+    ///
+    /// # Errors
+    /// As [`Db::open`].
     pub fn open_with_env(
         path: impl AsRef<Path>,
         options: Options,
@@ -156,6 +164,10 @@ impl Db {
 
     /// Opens for reading only: beside a running writer, as of now; what the writer does later is not seen.
     /// Writes nothing at all, so the directory may be read-only.
+    ///
+    /// # Errors
+    /// As [`Db::open`], but [`crate::Error::Locked`]; [`crate::Error::NoStore`] if there is none.
+    /// [`crate::Error::Corrupt`] also if a writer changes the store again and again while it is opened: try again.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         options.validate()?;
         let io = engine(&options.io)?;
@@ -163,6 +175,9 @@ impl Db {
     }
 
     /// The same with an I/O engine and a clock of the caller's, as [`Db::open_with_env`].
+    ///
+    /// # Errors
+    /// As [`Db::open_read_only`].
     pub fn open_read_only_with_env(
         path: impl AsRef<Path>,
         options: Options,
@@ -180,6 +195,10 @@ impl Db {
 
     /// A keyspace by name, made if missing. The name is 1 to 255 bytes of UTF-8; "default" is the keyspace that
     /// `Db`'s own calls use.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] if the name cannot be; [`crate::Error::ReadOnly`] if there is none of that name in a
+    /// store opened read-only; otherwise as [`Db::put`].
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         Ok(Keyspace::new(self.default.handle(), self.core().keyspace(name)?))
     }
@@ -201,12 +220,18 @@ impl Db {
     }
 
     /// A keyspace by name if there is one.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] if the name cannot be; [`crate::Error::Closed`].
     pub fn existing_keyspace(&self, name: &str) -> Result<Option<Keyspace>> {
         let state = self.core().existing_keyspace(name)?;
         Ok(state.map(|state| Keyspace::new(self.default.handle(), state)))
     }
 
     /// The names of all keyspaces but the default one, sorted.
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`].
     pub fn keyspaces(&self) -> Result<Vec<String>> {
         self.core().check_open()?;
         Ok(self.core().keyspaces.names())
@@ -214,17 +239,27 @@ impl Db {
 
     /// Drops a keyspace with all its keys; false if there is none of that name. Handles to it fail with
     /// [`crate::Error::KeyspaceDropped`] from then on; a new keyspace may take the name at once.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] if it is the default one, or the name cannot be; otherwise as [`Db::put`].
     pub fn drop_keyspace(&self, name: &str) -> Result<bool> {
         self.core().drop_keyspace(name)
     }
 
     /// Commits a batch: all of it or nothing, in every keyspace that it writes to. An empty batch with
     /// [`crate::Durability::Sync`] is a [`Db::sync`].
+    ///
+    /// # Errors
+    /// As [`Db::put`]; also [`crate::Error::Invalid`] for a keyspace of another store, and
+    /// [`crate::Error::KeyspaceDropped`]. Nothing of the batch is written then.
     pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<()> {
         self.write_ref(&batch, options)
     }
 
     /// The same with a batch that is kept: to be written again, or cleared, which keeps its memory, and filled anew.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
     pub fn write_ref(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<()> {
         if options.deadline.is_some() {
             return block_on(self.write_async(batch.clone(), options));
@@ -248,6 +283,10 @@ impl Db {
     /// Makes everything durable that was written before the call, whatever its [`crate::Durability`]: by a sync of the
     /// log; by a flush, if there is something that was not logged. What futures of [`Db::write_async`] write counts
     /// when they are ready.
+    ///
+    /// # Errors
+    /// [`crate::Error::Stopped`] if the device fails: what was written since the last sync may be lost. A store that
+    /// was opened read-only has nothing to sync: [`crate::Error::ReadOnly`].
     pub fn sync(&self) -> Result<()> {
         self.core().write_side()?.sync()
     }
@@ -265,6 +304,10 @@ impl Db {
 
     /// Writes all memtables to tables: everything written before the call is durable after it, whatever its
     /// [`crate::Durability`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Stopped`] if the device fails; of kind [`crate::ErrorKind::Retry`] if there is no room for a
+    /// table; [`crate::Error::ReadOnly`]; [`crate::Error::Closed`].
     pub fn flush(&self) -> Result<()> {
         self.core().flush()
     }
@@ -272,6 +315,9 @@ impl Db {
     /// Waits until there is nothing left to flush or compact, and no log segment to prepare: for measurements, or
     /// before a checkpoint that should be small. With writers beside it, it may wait for long. The active memtable
     /// stays as it is.
+    ///
+    /// # Errors
+    /// As [`Db::flush`].
     pub fn wait_idle(&self) -> Result<()> {
         self.core().wait_idle()
     }
@@ -295,11 +341,17 @@ impl Db {
 
     /// Reads every byte and checks every checksum, order and reference. What is wrong is in the report; an error
     /// means that the check could not be made.
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`]; of the I/O layer, if a file cannot be looked at. Damage is no error.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&VerifyOptions::default())
     }
 
     /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Db::verify`].
     pub fn verify_with(&self, options: &VerifyOptions) -> Result<VerifyReport> {
         self.core().verify(options)
     }
@@ -307,11 +359,17 @@ impl Db {
     /// The same for a store that is too damaged to be opened, or need not be: everything in its directory that
     /// can be read is checked, and each file that cannot is named. Writes nothing. Meant for a store that
     /// nobody has open: beside a writer, what it changes meanwhile looks like damage.
+    ///
+    /// # Errors
+    /// [`crate::Error::NoStore`] if there is none; of the I/O layer, if a file cannot be looked at. Damage is no error.
     pub fn verify_dir(path: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
         Db::verify_dir_with(path, options, &VerifyOptions::default())
     }
 
     /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Db::verify_dir`].
     pub fn verify_dir_with(
         path: impl AsRef<Path>,
         options: &Options,
@@ -325,6 +383,10 @@ impl Db {
     /// Makes a copy of the store in a new directory, durable when the call returns: by hard links, which is fast, or
     /// table by table on another file system. It holds everything written before the call. The directory must be
     /// empty or not exist.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] if the directory is neither new nor empty; otherwise as [`Db::flush`]. What had been
+    /// made of the copy is removed then.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.core().checkpoint(dir.as_ref())
     }
@@ -374,6 +436,9 @@ impl Db {
 
     /// Flushes, waits for background work and closes; errors that `drop` would swallow are returned. Other
     /// handles of the store fail with [`crate::Error::Closed`] from then on.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]. The store is closed all the same; what the log holds is there at the next open.
     pub fn close(self) -> Result<()> {
         self.core().check_open()?;
         let flushed = if self.core().write_side.is_none() { Ok(()) } else { self.core().flush() };
@@ -381,11 +446,19 @@ impl Db {
     }
 
     /// Sets a key.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] if key or value is too long; [`crate::Error::Stopped`] once writing has failed;
+    /// [`crate::Error::ReadOnly`]; [`crate::Error::Closed`]. Of kind [`crate::ErrorKind::Retry`] while the system
+    /// refuses space, descriptors or memory.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.default.put(key, value)
     }
 
     /// Deletes a key; it need not be there.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.default.delete(key)
     }
@@ -452,16 +525,26 @@ impl Db {
     }
 
     /// Compacts the tables that hold a range of keys, down to the last level; flushes first.
+    ///
+    /// # Errors
+    /// As [`Db::flush`].
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
         self.default.compact_range(range)
     }
 
     /// The value of a key.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] if a block is damaged that nothing newer answers for; of the I/O layer, if it cannot
+    /// be read; [`crate::Error::Closed`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.default.get(key)
     }
 
     /// The value of a key, with options.
+    ///
+    /// # Errors
+    /// As [`Db::get`]; [`crate::Error::TimedOut`] past the deadline.
     pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Value>> {
         self.default.get_with(key, options)
     }
@@ -469,11 +552,17 @@ impl Db {
     /// The values of many keys, in their order, all as of one moment; every block needed is read in flight
     /// together. If one of the keys cannot be read because of damage the call fails: ask for them one by one
     /// then.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.default.multi_get(keys)
     }
 
     /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Db::get_with`].
     pub fn multi_get_with<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -509,11 +598,17 @@ impl Db {
     }
 
     /// A completion interface for at most `depth` reads at a time; see [`Reads`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`].
     pub fn reads(&self, depth: usize) -> Result<Reads> {
         self.default.reads(depth)
     }
 
     /// The same with options.
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`]; [`crate::Error::Invalid`] for a deadline.
     pub fn reads_with(&self, depth: usize, options: &ReadOptions) -> Result<Reads> {
         self.default.reads_with(depth, options)
     }
@@ -521,6 +616,9 @@ impl Db {
     /// The values of many keys, in the order in which they come, with `window` reads under way as long as there are
     /// keys: nothing is idle between two batches. Each is read as of when its read begins; by
     /// [`Snapshot::multi_get_stream`], as of one moment.
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`]. What a key's read fails with comes with the key.
     pub fn multi_get_stream<I>(&self, keys: I, window: usize) -> Result<MultiGetStream<I::IntoIter>>
     where
         I: IntoIterator<Item: AsRef<[u8]>>,

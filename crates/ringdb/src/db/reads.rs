@@ -73,7 +73,9 @@ impl Reads {
     /// Asks for the value of a key. What memory has is answered without a read; the rest begins, together, with the
     /// next [`Reads::poll`] that has nothing to give, or [`Reads::wait`].
     ///
-    /// [`Error::WouldBlock`]: `depth` reads are open; take answers first.
+    /// # Errors
+    /// [`Error::WouldBlock`] if `depth` reads are open: take answers first; [`Error::Closed`];
+    /// [`Error::KeyspaceDropped`]. What the read fails with comes with its answer.
     pub fn submit(&mut self, tag: u64, key: impl AsRef<[u8]>) -> Result<()> {
         let seq = self.ask.seq();
         let views = self.ask.core.views_of(&self.ask.keyspace, seq)?;
@@ -108,6 +110,9 @@ impl Reads {
     }
 
     /// Waits until at least `min` answers can be taken, or fewer if fewer reads are open; says how many can.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]: what was open has been answered with it.
     pub fn wait(&mut self, min: usize) -> Result<usize> {
         self.check()?;
         self.fetches.start();
@@ -123,6 +128,9 @@ impl Reads {
     /// A descriptor that is readable when there may be answers to take, for epoll and the like. Poll until there is
     /// none before waiting for it: only then is everything on its way, and the descriptor silent. Engines that have
     /// none (the simulated disk, polled rings) refuse.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; of kind [`crate::ErrorKind::FixCall`] from an engine that has no descriptor.
     pub fn fd(&mut self) -> Result<BorrowedFd<'_>> {
         self.check()?;
         self.watched = true;

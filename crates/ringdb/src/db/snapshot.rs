@@ -36,22 +36,34 @@ impl Snapshot {
     }
 
     /// The value of a key.
+    ///
+    /// # Errors
+    /// As [`crate::Db::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_with(key, &ReadOptions::default())
     }
 
     /// The value of a key, with options.
+    ///
+    /// # Errors
+    /// As [`crate::Db::get_with`].
     pub fn get_with(&self, key: impl AsRef<[u8]>, options: &ReadOptions) -> Result<Option<Value>> {
         self.keyspace.get_at(key.as_ref(), Some(&self.seq), options)
     }
 
     /// The values of many keys, in their order; every block needed is read in flight together. If one of the keys
     /// cannot be read because of damage the call fails: ask for them one by one then.
+    ///
+    /// # Errors
+    /// As [`crate::Db::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.multi_get_with(keys, &ReadOptions::default())
     }
 
     /// The same with options.
+    ///
+    /// # Errors
+    /// As [`crate::Db::get_with`].
     pub fn multi_get_with<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -82,17 +94,26 @@ impl Snapshot {
     }
 
     /// A completion interface for at most `depth` reads at a time; see [`Reads`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`].
     pub fn reads(&self, depth: usize) -> Result<Reads> {
         self.reads_with(depth, &ReadOptions::default())
     }
 
     /// The same with options.
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`]; [`crate::Error::Invalid`] for a deadline.
     pub fn reads_with(&self, depth: usize, options: &ReadOptions) -> Result<Reads> {
         Reads::new(self.keyspace.ask(Some(&self.seq), options), depth)
     }
 
     /// The values of many keys, in the order in which they come, with `window` reads under way as long as there are
     /// keys.
+    ///
+    /// # Errors
+    /// [`crate::Error::Closed`]. What a key's read fails with comes with the key.
     pub fn multi_get_stream<I>(&self, keys: I, window: usize) -> Result<MultiGetStream<I::IntoIter>>
     where
         I: IntoIterator<Item: AsRef<[u8]>>,

@@ -101,7 +101,9 @@ struct Shared {
 /// from the manifest; a keyspace whose name is lost is called `keyspace-N`. Block size and compression stay as they
 /// were. The new store has no deleted entries and passes [`crate::Db::verify`].
 ///
-/// An error means that there is no new store: what had been written of it is removed.
+/// # Errors
+/// An error means that there is no new store: what had been written of it is removed. [`Error::Invalid`] if `dst` is
+/// not empty or lies in `src`; [`Error::Locked`]; [`Error::NoStore`] if there is nothing to recover; of the I/O layer.
 ///
 /// ```
 /// # let tmp = tempfile::tempdir().expect("a temporary directory");

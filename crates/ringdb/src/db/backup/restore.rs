@@ -66,6 +66,9 @@ impl Backups {
     }
 
     /// The same with an I/O engine of the caller's.
+    ///
+    /// # Errors
+    /// As [`Backups::open`].
     pub fn open_with_io(dir: impl AsRef<Path>, io: Io) -> Result<Backups> {
         let dir = dir.as_ref();
         let place = Place::over(&io, dir)?;
