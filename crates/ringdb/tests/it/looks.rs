@@ -188,8 +188,11 @@ fn estimates_are_near() {
             other.put(format!("{i:05}"), [7; 100]).unwrap();
         }
         if [5, 700, 9000, 19_999].contains(&i) {
-            near(db.approximate_len().unwrap(), i + 1, 1 + i / 20);
-            near(other.approximate_len().unwrap(), i / 4 + 1, 1 + i / 20);
+            // Of few pairs, most are in memtables, whether flushed by now or not: told by nodes that are taken to be
+            // equally full.
+            let most = 1 + i / if i < 1000 { 8 } else { 20 };
+            near(db.approximate_len().unwrap(), i + 1, most);
+            near(other.approximate_len().unwrap(), i / 4 + 1, most);
         }
     }
     let all = db.approximate_size(..).unwrap();
