@@ -222,6 +222,12 @@ fuzz: ## The same for FUZZ_MINUTES (30) each; FUZZ_TARGETS chooses
 fuzz-corpus: ## Make the seeds in fuzz/corpus anew, from real files
 	$(CARGO) run --locked -p fuzz-targets --example make_corpus fuzz/corpus
 
+.PHONY: book
+book: ## Build the guide as a web site into target/book (cargo install mdbook)
+	@command -v mdbook >/dev/null || { echo "book needs mdbook: cargo install mdbook" >&2; exit 1; }
+	mdbook build docs/guide
+	@echo target/book/index.html
+
 .PHONY: clean
 clean: ## Remove what the builds made
 	$(CARGO) clean

@@ -11,6 +11,8 @@ mod cleanup;
 mod coding;
 mod demo;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod engine;
 mod error;
 mod fileperf;

@@ -1,4 +1,4 @@
-//! Rules of the pages: numbers without holes, and names in ARCHITECTURE.md that are in the code.
+//! Rules of the pages: numbers without holes, links and headings, and names that are in the code.
 
 use crate::code::Source;
 use crate::functions::functions;
@@ -33,6 +33,22 @@ pub fn numbers(names: &[String], index: &str) -> Vec<String> {
         }
     }
     found
+}
+
+/// Where the relative links of a page lead: file, heading, or both.
+pub fn links(text: &str) -> Vec<&str> {
+    let outside = text.split("```").step_by(2);
+    let targets = outside.flat_map(|t| t.split("](").skip(1).map(|l| l.split(')').next().unwrap_or("")));
+    targets.filter(|t| !t.is_empty() && !t.contains("://")).collect()
+}
+
+/// The anchors of a page's headings, as GitHub and mdBook make them.
+pub fn anchors(text: &str) -> Vec<String> {
+    let outside = text.split("```").step_by(2);
+    let headings = outside.flat_map(|t| t.lines().filter(|l| l.starts_with('#')));
+    let names = headings.map(|l| l.trim_start_matches('#').trim().to_lowercase());
+    let keep = |c: &char| c.is_alphanumeric() || ['-', '_', ' '].contains(c);
+    names.map(|n| n.chars().filter(keep).map(|c| if c == ' ' { '-' } else { c }).collect()).collect()
 }
 
 /// The names in backticks of a page about the code that the code does not have: files (`db/mod.rs`), folders
@@ -114,7 +130,7 @@ fn owns(code: &str, keyword: &str, owner: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{numbers, unknown_names};
+    use super::{anchors, links, numbers, unknown_names};
     use crate::code::sources;
 
     #[test]
@@ -128,6 +144,13 @@ mod tests {
         assert!(found[0].contains("0003-c.md: its number is taken"));
         assert!(found[1].contains("0005-d.md: not in the index"));
         assert!(found[2].contains("0001: exists") && found[3].contains("0004: missing"));
+    }
+
+    #[test]
+    fn links_and_headings_are_read() {
+        let page = "# One `two`, three\n[a](b.md#c) [d](https://e.org) [f](#g)\n```\n# no heading [h](i)\n```\n## J_k l";
+        assert_eq!(links(page), ["b.md#c", "#g"]);
+        assert_eq!(anchors(page), ["one-two-three", "j_k-l"]);
     }
 
     #[test]

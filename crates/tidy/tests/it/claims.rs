@@ -1,6 +1,6 @@
-//! Every number of the README is tied, in docs/claims.md, to what gives it.
+//! Every number of the README and of the guide is tied, in docs/claims.md, to what gives it.
 
-use tidy::{read, root};
+use tidy::{files, read, root};
 
 /// The prose of a page in one line: without blocks of code, code within lines, and where links lead.
 fn prose(text: &str) -> String {
@@ -58,17 +58,28 @@ fn untied(text: &str, quotes: &[&str]) -> Vec<String> {
     found
 }
 
+/// The README and the chapters of the guide.
+fn pages() -> Vec<(String, String)> {
+    let mut pages = files("docs/guide/src", |p| p.extension().is_some_and(|e| e == "md"));
+    pages.push(("README.md".into(), read("README.md")));
+    pages
+}
+
 #[test]
-fn every_number_of_the_readme_has_its_source() {
-    let (readme, page) = (prose(&read("README.md")), read("docs/claims.md"));
-    let rows = rows(&page);
+fn every_number_of_the_pages_has_its_source() {
+    let claims = read("docs/claims.md");
+    let rows = rows(&claims);
     assert!(rows.len() > 20, "docs/claims.md has {} rows", rows.len());
     let quotes: Vec<&str> = rows.iter().map(|(q, _)| q.as_str()).collect();
-    let stale: Vec<&&str> =
-        quotes.iter().filter(|q| !readme.contains(**q) && !read("README.md").contains(**q)).collect();
-    assert!(stale.is_empty(), "docs/claims.md has rows that the README does not say (any more): {stale:#?}");
-    let untied = untied(&readme, &quotes);
-    assert!(untied.is_empty(), "numbers of the README without a row in docs/claims.md: {untied:#?}");
+    let pages: Vec<_> = pages().into_iter().map(|(name, text)| (name, prose(&text), text)).collect();
+    let said = |q: &str| pages.iter().any(|(_, prose, text)| prose.contains(q) || text.contains(q));
+    let stale: Vec<&&str> = quotes.iter().filter(|q| !said(q)).collect();
+    assert!(stale.is_empty(), "docs/claims.md has rows that no page says (any more): {stale:#?}");
+    let found = |(name, prose, _): &(String, String, String)| -> Vec<String> {
+        untied(prose, &quotes).into_iter().map(|n| format!("{name}: {n}")).collect()
+    };
+    let untied: Vec<String> = pages.iter().flat_map(found).collect();
+    assert!(untied.is_empty(), "numbers without a row in docs/claims.md: {untied:#?}");
 }
 
 #[test]

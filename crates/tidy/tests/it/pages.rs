@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tidy::code::sources;
-use tidy::pages::{numbers, unknown_names};
+use tidy::pages::{anchors, links, numbers, unknown_names};
 use tidy::{fail_if_any, files, is_rust, read, root};
 
 fn is_page(p: &Path) -> bool {
@@ -12,17 +12,47 @@ fn is_page(p: &Path) -> bool {
 
 #[test]
 fn links_of_the_documentation_lead_somewhere() {
+    let all = files("", is_page);
     let mut found = vec![];
-    for (name, text) in files("", |p| p.extension().is_some_and(|e| e == "md")) {
-        let dir = root().join(&name).parent().expect("folder").to_path_buf();
-        for part in text.split("](").skip(1) {
-            let target = part.split([')', '#']).next().unwrap_or("");
-            if !target.is_empty() && !target.contains("://") && !dir.join(target).exists() {
-                found.push(format!("{name}: {target}"));
+    for (name, text) in &all {
+        let dir = root().join(name).parent().expect("folder").to_path_buf();
+        for link in links(text) {
+            let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let path = if target.is_empty() { root().join(name) } else { dir.join(target) };
+            let page = |t: &String| anchor.is_empty() || anchors(t).iter().any(|a| a == anchor);
+            let leads = match std::fs::read_to_string(&path) {
+                Ok(text) if path.extension().is_some_and(|e| e == "md") => page(&text),
+                _ => path.exists() && anchor.is_empty(),
+            };
+            if !leads {
+                found.push(format!("{name}: {link}"));
             }
         }
     }
-    fail_if_any("a relative link names a file that exists", found);
+    fail_if_any("a relative link names a file that exists, and a heading in it", found);
+}
+
+/// The guide is a book of its own: what a link of it leads to has to be in it. Other files are named in backticks.
+#[test]
+fn the_guide_links_to_itself_and_names_what_is_there() {
+    let mut found = vec![];
+    let sources = sources(files("crates", is_rust));
+    for (name, text) in files("docs/guide/src", is_page) {
+        found.extend(links(&text).iter().filter(|l| l.contains('/')).map(|l| format!("{name}: {l}")));
+        let named: Vec<&str> = text.split('`').skip(1).step_by(2).collect();
+        let files = named.iter().filter(|n| {
+            let ends = [".md", ".rs", ".c", ".h"].iter().any(|e| n.ends_with(e));
+            ends && n.contains('/') && !n.contains(' ')
+        });
+        found.extend(files.filter(|n| !root().join(n).is_file()).map(|n| format!("{name}: {n}")));
+        // What is called by the names of ringdb's own types; other stores have types, too.
+        let ours =
+            ["Db::", "Options::", "Error::", "Reads::", "Durability::", "Transaction::", "ReadOptions::"];
+        let calls = named.iter().filter(|n| ours.iter().any(|o| n.starts_with(o)));
+        let calls: String = calls.map(|n| format!("`{}` ", n.split('(').next().unwrap_or(n))).collect();
+        found.extend(unknown_names(&calls, &sources, &[]).into_iter().map(|n| format!("{name}: {n}")));
+    }
+    fail_if_any("the guide links to its own pages, and names files and calls that exist", found);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The options of io_uring, each in one place: its name, the kernel that brought it, what it needs beside it and what
 //! it excludes, and what it does. Parsing, printing, checks and refusals are made of this table; a test holds
-//! README.md, fio-plugin/options.h and the fuzzers' dictionary against it.
+//! README.md, the guide, fio-plugin/options.h and the fuzzers' dictionary against it.
 
 use super::UringConfig;
 
@@ -288,9 +288,9 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_has_a_row_for_each_option_and_no_other() {
-        let readme = read("README.md");
-        let section = readme.split("### Options of io_uring").nth(1).unwrap();
+    fn the_guide_has_a_row_for_each_option_and_no_other() {
+        let guide = read("docs/guide/src/engines.md");
+        let section = guide.split("## Options of io_uring").nth(1).unwrap();
         let rows = section.split("\n#").next().unwrap().lines().filter_map(|l| l.strip_prefix("| `"));
         let mut named: Vec<&str> = rows
             .flat_map(|row| row.split(" | ").next().unwrap().split('`'))
