@@ -32,6 +32,22 @@ fn links_of_the_documentation_lead_somewhere() {
     fail_if_any("a relative link names a file that exists, and a heading in it", found);
 }
 
+/// The table of README.md that sets ringdb beside others: no cell is empty, and each yes of ringdb has its example.
+#[test]
+fn what_ringdb_has_leads_to_its_example() {
+    let readme = read("README.md");
+    let table = readme.split("## Beside other stores").nth(1).expect("the table");
+    let rows =
+        table.lines().skip_while(|l| !l.starts_with("|---")).skip(1).take_while(|l| l.starts_with('|'));
+    let rows: Vec<Vec<&str>> =
+        rows.map(|l| l.trim_matches('|').split('|').map(str::trim).collect()).collect();
+    assert!(rows.len() > 20, "{} rows", rows.len());
+    let whole = |r: &Vec<&str>| r.len() == 6 && r.iter().all(|c| !c.is_empty());
+    let shown = |r: &Vec<&str>| r.get(1).is_some_and(|c| *c == "no" || c.starts_with("[yes]("));
+    let wrong = rows.iter().filter(|r| !whole(r) || !shown(r)).map(|r| r.join(" | ")).collect();
+    fail_if_any("each feature has six cells, and ringdb's is no or a yes with a link", wrong);
+}
+
 /// The guide is a book of its own: what a link of it leads to has to be in it. Other files are named in backticks.
 #[test]
 fn the_guide_links_to_itself_and_names_what_is_there() {
