@@ -12,11 +12,13 @@ use super::keyspaces::{KeyspaceState, Keyspaces};
 use super::odds::Odds;
 use super::quarantine::Quarantine;
 use super::reactor::Reactor;
+use super::refresh::Follower;
 use super::tree::LsmTree;
 use super::view::Views;
 use super::write::WriteSide;
 use crate::cache::Cache;
 use crate::key::Kind;
+use crate::sync::Mutex;
 use crate::{Env, Error, Options, Result, WriteOptions};
 
 /// What an open store consists of. Shared by its handles, background threads and iterators.
@@ -39,8 +41,10 @@ pub(crate) struct Core {
     pub(super) reactor: Reactor,
     pub(super) odds: Odds,
     pub(super) committer: Committer,
-    /// What was lost to damage when the store was opened, with `recover_damaged_log`.
-    pub(super) recovered_damage: Option<String>,
+    /// How to catch up with the writer; `None` when opened for writing.
+    pub(super) follower: Option<Mutex<Follower>>,
+    /// What was lost to damage when the store was opened, or refreshed, with `recover_damaged_log`.
+    pub(super) recovered_damage: Mutex<Option<String>>,
 }
 
 impl Core {

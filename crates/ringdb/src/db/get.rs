@@ -19,7 +19,8 @@ impl Views {
     /// The newest version of a key as of a snapshot (`None`: as of now), if memory has it.
     pub(super) fn look(&self, prefix: &Prefix, key: &[u8], snapshot: Option<Seq>) -> Result<Look> {
         let guard = self.pin();
-        let view = self.load(&guard);
+        let kept = self.kept(snapshot);
+        let view = kept.as_ref().unwrap_or_else(|| self.load(&guard));
         let seq = snapshot.unwrap_or_else(|| self.visible());
         let mut lookup = Lookup::new(view, prefix, key, seq);
         match lookup.step(view, &guard)? {
@@ -49,8 +50,7 @@ impl Views {
         options: &ReadOptions,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        let view = self.newest();
-        let seq = snapshot.unwrap_or_else(|| self.visible());
+        let (view, seq) = self.as_of(snapshot);
         let mut made = None;
         Lookup::new(&view, prefix, key, seq).run_with(&view, options.fill_cache, |value| {
             made = Some(f(value));
@@ -68,7 +68,8 @@ impl Views {
         options: &ReadOptions,
     ) -> Result<Option<Value>> {
         let guard = self.pin();
-        let view = self.load(&guard);
+        let kept = self.kept(snapshot);
+        let view = kept.as_ref().unwrap_or_else(|| self.load(&guard));
         let seq = snapshot.unwrap_or_else(|| self.visible());
         let mut lookup = Lookup::new(view, prefix, key, seq);
         match lookup.step(view, &guard)? {

@@ -141,11 +141,7 @@ impl MultiGetFuture {
         if self.at.is_none() {
             self.ends = self.ask.core.ends(self.ask.options.deadline);
         }
-        let (view, seq) = self.at.get_or_insert_with(|| {
-            let view = views.newest();
-            let seq = self.ask.seq().unwrap_or_else(|| views.visible());
-            (view, seq)
-        });
+        let (view, seq) = self.at.get_or_insert_with(|| views.as_of(self.ask.seq()));
         while self.asked < self.keys.len() {
             let rest = &self.keys[self.asked..];
             let now = &rest[..rest.len().min(super::multi_get::WAITING)];

@@ -88,8 +88,7 @@ impl Views {
         snapshot: Option<Seq>,
         options: &ReadOptions,
     ) -> Iter {
-        let view = self.newest();
-        let seq = snapshot.unwrap_or_else(|| self.visible());
+        let (view, seq) = self.as_of(snapshot);
         let (lower, upper) = internal_bounds(prefix, range);
         Iter::over(view, lower, upper, seq, prefix.len(), options)
     }

@@ -129,6 +129,25 @@ impl Keyspaces {
         }
     }
 
+    /// What another process has made, dropped and altered since, in a store that is only read.
+    pub fn move_on(&self, state: &ManifestState) {
+        let named = &mut *lock(&self.named);
+        for (name, k) in std::mem::take(&mut named.live) {
+            match state.keyspaces.get(&k.id) {
+                Some(_) => drop(named.live.insert(name, k)),
+                None => k.dropped.store(true, Relaxed),
+            }
+        }
+        for (&id, name) in &state.keyspaces {
+            let new = || Arc::new(KeyspaceState::new(self.store, id, name));
+            named.live.entry(name.clone()).or_insert_with(new);
+        }
+        named.next_id = state.next_keyspace_id.max(1);
+        named.dropped = state.dropped.clone();
+        named.settings = state.settings.clone();
+        named.make_map();
+    }
+
     /// The identity of the open store.
     pub fn store(&self) -> u64 {
         self.store

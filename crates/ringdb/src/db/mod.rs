@@ -48,6 +48,7 @@ mod quarantine;
 mod reactor;
 mod reads;
 mod recover;
+mod refresh;
 mod registered;
 mod remember;
 mod seek;
@@ -162,8 +163,8 @@ impl Db {
         format::report(&engine(&options.io)?, path.as_ref())
     }
 
-    /// Opens for reading only: beside a running writer, as of now; what the writer does later is not seen.
-    /// Writes nothing at all, so the directory may be read-only.
+    /// Opens for reading only: beside a running writer, as of now; what the writer does later is seen after
+    /// [`Db::refresh`]. Writes nothing at all, so the directory may be read-only.
     ///
     /// # Errors
     /// As [`Db::open`], but [`crate::Error::Locked`]; [`crate::Error::NoStore`] if there is none.
@@ -186,6 +187,39 @@ impl Db {
     ) -> Result<Db> {
         options.validate()?;
         Core::open_read_only(path.as_ref(), options, io, env).and_then(Db::start)
+    }
+
+    /// Catches up with the writer, in a store that was opened read-only: what was written, flushed or compacted, which
+    /// keyspaces were made or dropped, before this call, is seen after it. True if there was anything new.
+    ///
+    /// The new state is a whole one, as of one moment, and never older than what was seen before. Snapshots, iterators
+    /// and reads under way go on seeing theirs, for which their tables stay open, also those that the writer has
+    /// removed. Writes with [`crate::Durability::None`] are seen when they are flushed. It costs little when nothing
+    /// has changed, the reading of the new part of the log when something was written, and that of the log behind the
+    /// tables after a flush. Nothing calls it by itself: call it before a read that has to be of now, or every so
+    /// often. In a store opened for writing there is nothing to catch up with: false.
+    ///
+    /// ```
+    /// # let tmp = tempfile::tempdir().expect("a temporary directory");
+    /// # let dir = tmp.path();
+    /// use ringdb::{Db, Options};
+    ///
+    /// let writer = Db::open(dir, Options::default())?; // mostly in another process
+    /// let reader = Db::open_read_only(dir, Options::default())?;
+    /// writer.put("k", "v")?;
+    /// assert!(reader.get("k")?.is_none());
+    /// assert!(reader.refresh()?);
+    /// assert_eq!(reader.get("k")?.as_deref(), Some(&b"v"[..]));
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::Error::NoStore`] if the store was removed, or another one or an older state is in its place;
+    /// [`crate::Error::Corrupt`] and [`crate::Error::Io`] as for [`Db::open_read_only`];
+    /// [`crate::Error::NewerFormat`] if a newer ringdb has opened it for writing. What was seen before goes on being
+    /// seen then, and another call tries again.
+    pub fn refresh(&self) -> Result<bool> {
+        self.core().refresh()
     }
 
     fn start(core: Arc<Core>) -> Result<Db> {

@@ -56,8 +56,7 @@ impl Views {
         snapshot: Option<Seq>,
         options: &ReadOptions,
     ) -> Result<Vec<Option<Value>>> {
-        let view = self.newest();
-        let seq = snapshot.unwrap_or_else(|| self.visible());
+        let (view, seq) = self.as_of(snapshot);
         let mut out = Vec::new();
         out.resize_with(keys.len(), || None);
         let mut waiting = Vec::new();

@@ -23,6 +23,7 @@ use super::odds::Odds;
 use super::quarantine::Quarantine;
 use super::reactor::Reactor;
 use super::recover::{Recovered, recover};
+use super::refresh::Follower;
 use super::remember::{frame_bytes, resolve};
 use super::tree::{Immutable, LsmTree, TreeState};
 use super::version_set::VersionSet;
@@ -36,6 +37,7 @@ use crate::log::{Log, LogOptions, LogWriter, Lost, Medium, NextNumber};
 use crate::manifest::{ManifestFile, ManifestState};
 use crate::memtable::{MemWriter, Memtable};
 use crate::store_dir::StoreDir;
+use crate::sync::Mutex;
 use crate::table::{Reads, TableParts};
 use crate::{Durability, Env, Error, Options, Result};
 
@@ -83,36 +85,56 @@ impl Core {
 
     /// See [`crate::Db::open_read_only`].
     pub fn open_read_only(dir: &Path, options: Options, io: Io, env: Arc<dyn Env>) -> Result<Arc<Core>> {
-        // What the writer is writing or replacing can look like any damage, but not like the same twice: a place that
-        // something behind it called durable can be read by the next time, or has been given up.
-        let (mut met, mut times) = (None, 0);
-        for tries in 1..=READ_ONLY_TRIES {
-            let outcome = match try_read_only(dir, options.clone(), &io, &env) {
-                Ok(Some((core, None))) => return Ok(core),
-                Ok(Some((core, Some(lost)))) => Some(((lost.path, Some(lost.offset)), SAME_DAMAGE, Ok(core))),
-                Ok(None) => None,
-                Err(Error::Corrupt { path, offset, detail }) => {
-                    let e = Error::Corrupt { path: path.clone(), offset, detail };
-                    Some(((path, offset), SAME_DAMAGE, Err(e)))
-                }
-                Err(Error::Io(e)) => {
-                    let path = e.path().unwrap_or(dir).to_path_buf();
-                    Some(((path, None), SAME_ERROR, Err(Error::Io(e))))
-                }
-                Err(e) => return Err(e),
-            };
-            // That the writer was too fast proves nothing, neither for nor against.
-            if let Some((place, enough, outcome)) = outcome {
-                times = if met.as_ref() == Some(&place) { times + 1 } else { 1 };
-                met = Some(place);
-                if times >= enough {
-                    return outcome;
-                }
+        until_believed(dir, &*env, || try_read_only(dir, options.clone(), &io, &env))
+    }
+}
+
+/// Tries until an answer of `attempt` is to be believed that reads beside a writer: one with damage that was passed
+/// over, or an error, is believed when it comes again; `None`, when the writer was too fast, proves nothing.
+pub(super) fn until_believed<T>(
+    dir: &Path,
+    env: &dyn Env,
+    mut attempt: impl FnMut() -> Result<Option<(T, Option<Lost>)>>,
+) -> Result<T> {
+    // What the writer is writing or replacing can look like any damage, but not like the same twice: a place that
+    // something behind it called durable can be read by the next time, or has been given up.
+    let (mut met, mut times) = (None, 0);
+    for tries in 1..=READ_ONLY_TRIES {
+        let outcome = match attempt() {
+            Ok(Some((value, None))) => return Ok(value),
+            Ok(Some((value, Some(lost)))) => Some(((lost.path, Some(lost.offset)), SAME_DAMAGE, Ok(value))),
+            Ok(None) => None,
+            Err(Error::Corrupt { path, offset, detail }) => {
+                let e = Error::Corrupt { path: path.clone(), offset, detail };
+                Some(((path, offset), SAME_DAMAGE, Err(e)))
             }
-            env.sleep(Duration::from_millis(tries as u64));
+            Err(Error::Io(e)) => {
+                let path = e.path().unwrap_or(dir).to_path_buf();
+                Some(((path, None), SAME_ERROR, Err(Error::Io(e))))
+            }
+            Err(e) => return Err(e),
+        };
+        // That the writer was too fast proves nothing, neither for nor against.
+        if let Some((place, enough, outcome)) = outcome {
+            times = if met.as_ref() == Some(&place) { times + 1 } else { 1 };
+            met = Some(place);
+            if times >= enough {
+                return outcome;
+            }
         }
-        let detail = "the store changes faster than it can be opened read-only; try again";
-        Err(Error::corrupt(dir, None, detail))
+        env.sleep(Duration::from_millis(tries as u64));
+    }
+    let detail = "the store changes faster than it can be read beside its writer; try again";
+    Err(Error::corrupt(dir, None, detail))
+}
+
+/// The files of a store that is there.
+pub(super) fn files_of(io: &Io, dir: &Path) -> Result<Vec<FileKind>> {
+    let no_store = |detail: &str| Error::NoStore { path: dir.to_path_buf(), detail: detail.into() };
+    match look(io, dir)? {
+        DirState::Store(own) => Ok(own),
+        DirState::Nothing => Err(no_store("there is no such directory")),
+        DirState::Unfinished(_) => Err(no_store("it is empty")),
     }
 }
 
@@ -124,19 +146,15 @@ fn try_read_only(
     io: &Io,
     env: &Arc<dyn Env>,
 ) -> Result<Option<(Arc<Core>, Option<Lost>)>> {
-    let no_store = |detail: &str| Error::NoStore { path: dir.to_path_buf(), detail: detail.into() };
-    let own = match look(io, dir)? {
-        DirState::Store(own) => own,
-        DirState::Nothing => return Err(no_store("there is no such directory")),
-        DirState::Unfinished(_) => return Err(no_store("it is empty")),
-    };
+    let own = files_of(io, dir)?;
     let Some(loaded) = ManifestFile::load(io, dir)? else { return Ok(None) };
     // Segments come into being all the time; list them after the manifest was read, so that none is missed.
     let own = match look(io, dir)? {
         DirState::Store(now) => now,
         _ => own,
     };
-    let mut state = loaded.state;
+    let given = options.clone();
+    let mut state = loaded.state.clone();
     let recovered = resolve(io, dir, options.clone(), &state, true).and_then(|(options, remembered)| {
         state.settings.insert(0, remembered);
         let frame_bytes = frame_bytes(&state, &settings_map(&state));
@@ -154,15 +172,10 @@ fn try_read_only(
         _ => return Ok(None),
     }
     let (recovered, options) = recovered?;
-    let (mut immutables, mut active) = (VecDeque::new(), Memtable::new(0).0);
-    for (mem, last_seq) in recovered.memtables {
-        let older = std::mem::replace(&mut active, mem);
-        if !older.is_empty() {
-            immutables.push_back(Immutable { mem: older, last_seq, segment: 0 });
-        }
-    }
-    let tree = TreeState::new(active, 0, immutables, recovered.version);
+    let tree = TreeState::of_reader(&recovered.memtables, recovered.version);
     let damage = recovered.lost.or(recovered.broken);
+    let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state);
+    let log = (recovered.memtables, recovered.tail, recovered.last_seq);
     let core = Core::new(
         (io.clone(), env.clone()),
         dir,
@@ -171,8 +184,9 @@ fn try_read_only(
         tree,
         recovered.cache,
         recovered.last_seq,
-        Keyspaces::new(STORES.fetch_add(1, Relaxed), &state),
+        keyspaces,
         damage.as_ref(),
+        Some(Follower::new(given, loaded, log)),
     );
     Ok(Some((Arc::new(core), damage)))
 }
@@ -205,7 +219,7 @@ fn take_over(
     }
     let files = NewFiles::begin(dir, &options, &io, &state)?;
     let first_segment = files.log_writer.segment();
-    let Recovered { cache, version, memtables, last_seq, lost, broken } = recovered;
+    let Recovered { cache, version, memtables, last_seq, lost, broken, tail: _ } = recovered;
     let damage = lost.as_ref().or(broken.as_ref());
     let (active, mem_writer) = Memtable::charged(options.memtable_limit(), &cache);
     let immutables: VecDeque<Immutable> = memtables
@@ -215,7 +229,7 @@ fn take_over(
     let tree = TreeState::new(active.clone(), first_segment, immutables, version);
     let health = Health::new(files.home.latch().clone());
     let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state);
-    let mut core = Core::new((io, env), dir, options, health, tree, cache, last_seq, keyspaces, damage);
+    let mut core = Core::new((io, env), dir, options, health, tree, cache, last_seq, keyspaces, damage, None);
     let write_side = write_side(&core, files, (active, mem_writer), last_seq, held);
     write_side.flush_recovered()?;
     write_side.versions.begin_log_at(first_segment)?;
@@ -313,8 +327,10 @@ impl Core {
         last_seq: Seq,
         keyspaces: Keyspaces,
         damage: Option<&Lost>,
+        follower: Option<Follower>,
     ) -> Core {
-        let views = Arc::new(Views::new(cache.collector(), tree.view(), last_seq));
+        let make = if follower.is_some() { Views::of_reader } else { Views::new };
+        let views = Arc::new(make(cache.collector(), tree.view(), last_seq));
         let tree = LsmTree::new(tree, views.clone(), options.memtable_limit(), &cache);
         Core {
             quarantine: Quarantine::new(tree.clone(), env.clone()),
@@ -331,7 +347,8 @@ impl Core {
             cache,
             keyspaces: Arc::new(keyspaces),
             write_side: None,
-            recovered_damage: damage.map(describe),
+            follower: follower.map(Mutex::new),
+            recovered_damage: Mutex::new(damage.map(describe)),
         }
     }
 
@@ -403,10 +420,10 @@ fn forget_purged(state: &mut ManifestState, recovered: &Recovered) {
     }
 }
 
-fn segments(own: &[FileKind]) -> Vec<u64> {
+pub(super) fn segments(own: &[FileKind]) -> Vec<u64> {
     own.iter().filter_map(|k| if let FileKind::Log(n) = k { Some(*n) } else { None }).collect()
 }
 
-fn describe(lost: &Lost) -> String {
+pub(super) fn describe(lost: &Lost) -> String {
     format!("{} at offset {}: {}", lost.path.display(), lost.offset, lost.detail)
 }

@@ -1,5 +1,6 @@
 //! What the manifest and the log say a store is: tables opened, frames replayed into memtables.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::cache::Cache;
 use crate::files::FileKind;
 use crate::key::{self, Seq};
 use crate::log::payload::decode;
-use crate::log::{Lost, ReplayFrom, replay};
+use crate::log::{LogPos, Lost, ReplayFrom, follow, replay};
 use crate::manifest::{ManifestState, Version};
 use crate::memtable::{MemWriter, Memtable};
 use crate::mutation::{Mutation, broken};
@@ -27,6 +28,26 @@ pub(super) struct Recovered {
     pub lost: Option<Lost>,
     /// See [`crate::log::ReplayEnd::broken`].
     pub broken: Option<Lost>,
+    /// Where to go on from, for who reads beside a writer.
+    pub tail: Tail,
+}
+
+/// Where a replay has ended, and the memtable that what follows goes to.
+#[derive(Default)]
+pub(super) struct Tail {
+    /// The end of the log, and the first sequence number of its last frame.
+    pub at: (LogPos, Seq),
+    /// Of the newest memtable, if there is one, with the newest sequence number in it.
+    writer: Option<(Arc<Memtable>, MemWriter, Seq)>,
+}
+
+/// What replaying a log comes to.
+pub(super) struct Replayed {
+    pub memtables: Vec<(Arc<Memtable>, Seq)>,
+    pub last_seq: Seq,
+    pub lost: Option<Lost>,
+    pub broken: Option<Lost>,
+    pub tail: Tail,
 }
 
 /// Opens the tables of `state`, those that cannot be read as [`Table::unreadable`], and replays the `segments` behind
@@ -39,43 +60,116 @@ pub(super) fn recover(
     state: &ManifestState,
     segments: &[u64],
 ) -> Result<Recovered> {
-    let reads = Reads::from_option(options.direct_reads);
     let cache = Cache::new(options.cache_bytes, frame_bytes as usize);
-    let version = Version::build(state, |_, meta| {
+    let version = open_tables((io, dir, options), &cache, state, &Version::empty())?;
+    let log = replay_log((io, dir, options), &cache, state, segments)?;
+    let Replayed { memtables, last_seq, lost, broken, tail } = log;
+    Ok(Recovered { cache, version, memtables, last_seq, lost, broken, tail })
+}
+
+/// Where a store is and how it is read.
+pub(super) type At<'a> = (&'a Io, &'a Path, &'a Options);
+
+/// The tables of `state`. Those that `open` has already are not opened again.
+pub(super) fn open_tables(
+    (io, dir, options): At<'_>,
+    cache: &Arc<Cache>,
+    state: &ManifestState,
+    open: &Version<Table>,
+) -> Result<Version<Table>> {
+    let reads = Reads::from_option(options.direct_reads);
+    let readable = open.tables().filter(|(_, t)| t.why_unreadable().is_none());
+    let open: BTreeMap<u64, &Arc<Table>> = readable.map(|(_, t)| (t.meta().file_id, t)).collect();
+    Version::build(state, |_, meta| {
+        if let Some(table) = open.get(&meta.file_id).filter(|t| t.meta() == meta) {
+            return Ok(Arc::clone(table));
+        }
         let path = FileKind::Table(meta.file_id).path(dir);
-        match Table::open(io, &cache, &path, meta.clone(), reads) {
-            Err(e) if is_damage(&e) => Ok(Table::unreadable(io, &cache, &path, meta.clone(), gone(e))),
+        match Table::open(io, cache, &path, meta.clone(), reads) {
+            Err(e) if is_damage(&e) => Ok(Table::unreadable(io, cache, &path, meta.clone(), gone(e))),
             table => table,
         }
     })
     .map_err(|e| match e {
         Error::Invalid(detail) => Error::corrupt(&FileKind::Current.path(dir), None, detail),
         e => e,
-    })?;
+    })
+}
 
-    let from = ReplayFrom {
+fn from(state: &ManifestState, options: &Options) -> ReplayFrom {
+    ReplayFrom {
         first_segment: state.log_number,
         flushed_seq: state.flushed_seq,
         recover_damaged: options.recover_damaged_log,
         durable: state.log_durable,
-    };
+    }
+}
+
+/// What the log holds beyond the tables of `state`.
+pub(super) fn replay_log(
+    (io, dir, options): At<'_>,
+    cache: &Arc<Cache>,
+    state: &ManifestState,
+    segments: &[u64],
+) -> Result<Replayed> {
     let limit = options.memtable_limit();
-    let mut sink = Sink { state, dir, cache: &cache, limit, open: None, done: Vec::new() };
+    let mut sink = Sink { state, dir, cache, limit, open: None, done: Vec::new() };
     let mut last_seq = state.last_seq;
-    let end = replay(io, dir, segments, &from, &mut |first, payload| {
+    let end = replay(io, dir, segments, &from(state, options), &mut |first, payload| {
         last_seq = last_seq.max(sink.frame(first, payload)?);
         Ok(())
     })?;
-    let memtables = sink.finish();
+    check_last_seq(dir, last_seq)?;
+    if broken(Mutation::ReuseSequenceNumbers) {
+        last_seq = state.last_seq;
+    }
+    let Sink { mut done, open, .. } = sink;
+    done.extend(open.iter().map(|(mem, _, newest)| (mem.clone(), *newest)));
+    let tail = Tail { at: (end.end, end.last_first_seq), writer: open };
+    Ok(Replayed { memtables: done, last_seq, lost: end.lost, broken: end.broken, tail })
+}
+
+fn check_last_seq(dir: &Path, last_seq: Seq) -> Result<()> {
     if last_seq > key::SEQ_MAX / 2 {
         // A million writes a second take a thousand years to get here.
         let detail = format!("it has come to sequence number {last_seq}, which no store can have");
         return Err(Error::corrupt(dir, None, detail));
     }
-    if broken(Mutation::ReuseSequenceNumbers) {
-        last_seq = state.last_seq;
-    }
-    Ok(Recovered { cache, version, memtables, last_seq, lost: end.lost, broken: end.broken })
+    Ok(())
+}
+
+/// What [`follow_log`] has found.
+pub(super) struct Followed {
+    /// Memtables behind the former newest one, oldest first.
+    pub begun: Vec<(Arc<Memtable>, Seq)>,
+    /// The newest sequence number of the log.
+    pub last_seq: Seq,
+    pub tail: Tail,
+}
+
+/// Adds what has come behind `tail` to its memtable, and to others when that is full. `None` if the log has to be
+/// replayed from its beginning; then, as after an error, the tail is of no use any more.
+pub(super) fn follow_log(
+    (io, dir, options): At<'_>,
+    cache: &Arc<Cache>,
+    state: &ManifestState,
+    segments: &[u64],
+    tail: Tail,
+) -> Result<Option<Followed>> {
+    let limit = options.memtable_limit();
+    let known = tail.writer.as_ref().map(|(mem, ..)| mem.clone());
+    let mut sink = Sink { state, dir, cache, limit, open: tail.writer, done: Vec::new() };
+    let mut last_seq = 0;
+    let at = follow(io, dir, segments, &from(state, options), tail.at, &mut |first, payload| {
+        last_seq = last_seq.max(sink.frame(first, payload)?);
+        Ok(())
+    })?;
+    let Some(at) = at else { return Ok(None) };
+    check_last_seq(dir, last_seq)?;
+    let Sink { done: mut begun, open, .. } = sink;
+    begun.extend(open.iter().map(|(mem, _, newest)| (mem.clone(), *newest)));
+    begun.retain(|(mem, _)| known.as_ref().is_none_or(|k| !Arc::ptr_eq(k, mem)));
+    Ok(Some(Followed { begun, last_seq, tail: Tail { at, writer: open } }))
 }
 
 /// A missing table is damage, not a wrong path of the caller's.
@@ -131,11 +225,6 @@ impl Sink<'_> {
             seq += 1;
         }
         Ok(seq.saturating_sub(1).max(first))
-    }
-
-    fn finish(mut self) -> Vec<(Arc<Memtable>, Seq)> {
-        self.close();
-        self.done
     }
 
     fn close(&mut self) {

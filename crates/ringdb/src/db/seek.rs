@@ -73,8 +73,7 @@ enum At {
 impl Views {
     /// A cursor over a keyspace as of a snapshot (`None`: as of now).
     pub(super) fn cursor(&self, prefix: &Prefix, snapshot: Option<Seq>, options: &ReadOptions) -> Cursor {
-        let view = self.newest();
-        let seq = snapshot.unwrap_or_else(|| self.visible());
+        let (view, seq) = self.as_of(snapshot);
         let (lower, upper) = internal_bounds(prefix, crate::KeyRange::bounds(&..));
         let bounds = Arc::new(Bounds { lower, upper });
         let merge = MergeCursor::new(Source::all(&view, &bounds, options.fill_cache));

@@ -24,14 +24,16 @@ impl Snapshots {
         seq
     }
 
-    /// Gives up what was registered.
-    pub fn release(&self, seq: Seq) {
+    /// Gives up what was registered; true if nobody else has the same number.
+    pub fn release(&self, seq: Seq) -> bool {
         let mut live = lock(&self.live);
         let n = live.get_mut(&seq).expect("it was registered");
         *n -= 1;
-        if *n == 0 {
+        let last = *n == 0;
+        if last {
             live.remove(&seq);
         }
+        last
     }
 
     /// The sequence numbers that must stay readable, ascending, each once.
@@ -55,9 +57,9 @@ mod tests {
         assert_eq!((s.register(|| 7), s.register(|| 7)), (7, 7));
         assert_eq!(s.register(|| 9), 9);
         assert_eq!((s.live(), s.count()), (vec![7, 9], 3));
-        s.release(7);
+        assert!(!s.release(7));
         assert_eq!(s.live(), [7, 9]);
-        s.release(7);
+        assert!(s.release(7));
         assert_eq!((s.live(), s.count()), (vec![9], 1));
     }
 }

@@ -6,6 +6,7 @@ use super::core::Core;
 use crate::compaction::pick::{Reason, targets};
 use crate::compaction::scheduler::{Scheduler, Settings};
 use crate::stats::{LevelStats, Stats};
+use crate::sync::lock;
 
 impl Core {
     /// See [`crate::Db::stats`].
@@ -35,7 +36,7 @@ impl Core {
             filter_negatives: cache.filter_negatives,
             async_page_cache_reads: self.odds.hits(),
             settings: self.keyspaces.all_settings(),
-            recovered_damage: self.recovered_damage.clone(),
+            recovered_damage: lock(&self.recovered_damage).clone(),
             damaged_tables: self.quarantine.damaged_tables(),
             ..Stats::default()
         };

@@ -64,6 +64,12 @@ impl TreeState {
         TreeState { active, active_segment, immutables, version, flushes: 0, flush_written_bytes: 0 }
     }
 
+    /// Of a store that is only read: `memtables` are oldest first, each with its newest sequence number.
+    pub fn of_reader(memtables: &[(Arc<Memtable>, Seq)], version: Version<Table>) -> TreeState {
+        let (active, immutables) = split(memtables);
+        TreeState::new(active, 0, immutables, version)
+    }
+
     /// As readers see it.
     pub fn view(&self) -> View {
         View::new(self.active.clone(), self.immutables_newest_first(), self.version.clone())
@@ -79,6 +85,18 @@ impl TreeState {
     fn immutables_newest_first(&self) -> Vec<Arc<Memtable>> {
         self.immutables.iter().rev().map(|i| i.mem.clone()).collect()
     }
+}
+
+/// The newest memtable, and the others.
+fn split(memtables: &[(Arc<Memtable>, Seq)]) -> (Arc<Memtable>, VecDeque<Immutable>) {
+    let Some(((active, _), older)) = memtables.split_last() else {
+        return (Memtable::new(0).0, VecDeque::new());
+    };
+    let immutable = |(mem, last_seq): &(Arc<Memtable>, Seq)| {
+        let (mem, last_seq) = (mem.clone(), *last_seq);
+        Immutable { mem, last_seq, segment: 0 }
+    };
+    (active.clone(), older.iter().map(immutable).collect())
 }
 
 impl LsmTree {
@@ -165,6 +183,33 @@ impl LsmTree {
         let gone = t.immutables.drain(..flushed).collect();
         self.views.publish(t.view());
         gone
+    }
+
+    /// What a store that others write to has come to, up to `seq`: these memtables, as [`TreeState::of_reader`] takes
+    /// them, over `version` (`None`: over the same tables).
+    pub(super) fn move_on(
+        &self,
+        memtables: &[(Arc<Memtable>, Seq)],
+        version: Option<Version<Table>>,
+        seq: Seq,
+    ) {
+        let mut t = lock(&self.state);
+        let same_memtables = t.immutables.len() + 1 == memtables.len()
+            && memtables.last().is_some_and(|(newest, _)| Arc::ptr_eq(newest, &t.active));
+        let view = match version {
+            None if same_memtables => None,
+            None => {
+                (t.active, t.immutables) = split(memtables);
+                Some(self.views.newest().with_memtables(t.active.clone(), t.immutables_newest_first()))
+            }
+            Some(version) => {
+                self.ranges_charge.set(version.ranges().set.bytes());
+                (t.active, t.immutables) = split(memtables);
+                t.version = Arc::new(version);
+                Some(t.view())
+            }
+        };
+        self.views.move_on(view, seq);
     }
 
     /// Adds what the tree knows of itself.

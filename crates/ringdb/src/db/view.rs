@@ -7,6 +7,7 @@
 //! away in a newer view).
 
 use crate::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use latchfree::epoch::{Collector, Guard, Published};
@@ -17,6 +18,7 @@ use crate::key::Seq;
 use crate::manifest::Version;
 use crate::memtable::Memtable;
 use crate::ranges::Ranges;
+use crate::sync::{Mutex, lock};
 use crate::table::reader::Table;
 
 /// What a read looks at, newest first: the active memtable, the immutable ones, the levels.
@@ -103,6 +105,9 @@ pub(crate) struct Views {
     /// The newest sequence number whose writes, and all before them, are in the memtables of the newest view.
     visible: AtomicU64,
     snapshots: Snapshots,
+    /// The views that open snapshots see, by their numbers, where nobody keeps old versions for them in newer views: in
+    /// a store that was opened read-only, whose view goes on with [`Views::move_on`].
+    kept: Option<Mutex<BTreeMap<Seq, Arc<View>>>>,
 }
 
 impl Views {
@@ -112,7 +117,13 @@ impl Views {
             newest: Published::new(collector, Arc::new(view)),
             visible: AtomicU64::new(visible),
             snapshots: Snapshots::default(),
+            kept: None,
         }
+    }
+
+    /// The same, of a store that others write to.
+    pub fn of_reader(collector: &Collector, view: View, visible: Seq) -> Views {
+        Views { kept: Some(Mutex::default()), ..Views::new(collector, view, visible) }
     }
 
     /// Pins the calling thread, for [`Views::load`].
@@ -166,14 +177,48 @@ impl Views {
         self.visible.store(seq, Release);
     }
 
+    /// Goes on to `view` (`None`: to what has come to the memtables of the newest) as of `seq`, in a store that others
+    /// write to.
+    pub fn move_on(&self, view: Option<View>, seq: Seq) {
+        let _no_snapshot = self.kept.as_ref().map(lock);
+        // The number first: the old view has no less than it had, and whoever sees the new one sees its number.
+        self.make_visible(seq);
+        if let Some(view) = view {
+            self.newest.store(Arc::new(view));
+        }
+    }
+
+    /// What a snapshot (`None`: a read as of now) sees.
+    #[inline]
+    pub fn as_of(&self, snapshot: Option<Seq>) -> (Arc<View>, Seq) {
+        let view = self.kept(snapshot).unwrap_or_else(|| self.newest());
+        (view, snapshot.unwrap_or_else(|| self.visible()))
+    }
+
+    /// The view that is kept for a snapshot, if it is not to read the newest one.
+    #[inline]
+    pub fn kept(&self, snapshot: Option<Seq>) -> Option<Arc<View>> {
+        let (seq, kept) = (snapshot?, self.kept.as_ref()?);
+        lock(kept).get(&seq).cloned()
+    }
+
     /// Keeps what is visible now from being compacted away, until [`Views::release_snapshot`].
     pub fn register_snapshot(&self) -> Seq {
-        self.snapshots.register(|| self.visible())
+        let Some(kept) = &self.kept else { return self.snapshots.register(|| self.visible()) };
+        let mut kept = lock(kept);
+        let seq = self.snapshots.register(|| self.visible());
+        kept.entry(seq).or_insert_with(|| self.newest());
+        seq
     }
 
     /// Gives up what [`Views::register_snapshot`] gave.
     pub fn release_snapshot(&self, seq: Seq) {
-        self.snapshots.release(seq);
+        let mut kept = self.kept.as_ref().map(lock);
+        let last = self.snapshots.release(seq);
+        let gone = kept.as_mut().filter(|_| last).and_then(|kept| kept.remove(&seq));
+        // Its tables are closed without the lock.
+        drop(kept);
+        drop(gone);
     }
 
     /// How many snapshots are open.

@@ -52,7 +52,7 @@ use crate::store_dir::StoreDir;
 use crate::sync::Mutex;
 
 pub(crate) use frame::{LogPos, MAX_PAYLOAD_BYTES};
-pub(crate) use replay::{Lost, ReplayFrom, frames_behind_gap, replay};
+pub(crate) use replay::{Lost, ReplayFrom, follow, frames_behind_gap, replay};
 pub(crate) use segment::{Medium, number_in_header, version_in_header};
 pub(crate) use turn::{Reserved, Turn};
 pub(crate) use writer::LogWriter;

@@ -125,6 +125,43 @@ pub(crate) fn replay(
     Ok(end)
 }
 
+/// Goes on where a replay, or another call of this, has ended (`so_far`: its end and the sequence number of its last
+/// frame): gives `sink` the frames that have come since, and says where they end now. Looks for no damage; `None` if it
+/// has met what only [`replay`] can judge.
+pub(crate) fn follow(
+    io: &Io,
+    dir: &Path,
+    segments: &[u64],
+    from: &ReplayFrom,
+    so_far: (LogPos, Seq),
+    sink: &mut dyn FnMut(Seq, &[u8]) -> Result<()>,
+) -> Result<Option<(LogPos, Seq)>> {
+    let (end, last_first_seq) = so_far;
+    let first = from.first_segment.max(end.segment);
+    let mut numbers: Vec<u64> = segments.iter().copied().filter(|&n| n >= first).collect();
+    numbers.sort_unstable();
+    let end_so_far = ReplayEnd { end, last_first_seq, ..ReplayEnd::default() };
+    let mut walk = Walk { from, sink, end: end_so_far, stop: None };
+    for number in numbers {
+        let Opened::Segment(mut s) = Reading::open(io, segment_path(dir, number), number)? else { continue };
+        let here = number == end.segment;
+        // Mostly there is nothing new: a look at the next header costs less than a window.
+        if s.has_header(if here { end.offset } else { FIRST_FRAME })? {
+            if here { walk.frames(&mut s, end.offset)? } else { walk.segment(&mut s)? }
+        }
+        match walk.stop {
+            // What is missing may be on its way.
+            Some(Stop { proof: None, .. }) => break,
+            Some(_) => return Ok(None),
+            None => {}
+        }
+    }
+    let begin = LogPos { segment: from.first_segment, offset: FIRST_FRAME };
+    let at = (walk.end.end, walk.end.last_first_seq);
+    // What was durable and is not there is damage.
+    Ok((from.durable <= at.0.max(begin)).then_some(at))
+}
+
 /// Where no frame was believed.
 struct Stop {
     at: LogPos,
@@ -458,6 +495,13 @@ impl Reading {
             return Ok(None);
         }
         Ok(Some(bytes))
+    }
+
+    /// Whether a frame's header is at `offset`, whole or not behind it.
+    fn has_header(&self, offset: u64) -> Result<bool> {
+        let mut bytes = [0; HEADER_BYTES];
+        let got = self.file.read_at(&mut bytes, offset, RECOVERY)?;
+        Ok(got == HEADER_BYTES && FrameHeader::decode(&bytes, self.number, offset).is_some())
     }
 
     /// The whole frame at `offset` if there is one.

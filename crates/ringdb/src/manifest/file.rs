@@ -58,6 +58,21 @@ pub(crate) struct Loaded {
     pub version: FormatVersion,
     /// Where its last record was torn (never acknowledged), if it was.
     pub torn_at: Option<u64>,
+    /// Behind the last whole record.
+    pub end: u64,
+    /// Where the first record begins, and its header: no other manifest of this number has the same, were it another
+    /// store's, since a store's id is in that record.
+    first: (u64, [u8; RECORD_HEADER_BYTES]),
+}
+
+/// What [`ManifestFile::load_since`] has found.
+pub(crate) enum Since {
+    /// There is no manifest in force any more.
+    NoCurrent,
+    /// Nothing new.
+    Same,
+    /// All that it says now.
+    New(Box<Loaded>),
 }
 
 impl ManifestFile {
@@ -85,6 +100,33 @@ impl ManifestFile {
                 Err(e) => return Err(e.into()),
             }
         }
+    }
+
+    /// What the manifest says beyond `loaded`, read before: new records of the same file are read alone, another file
+    /// from its beginning.
+    pub fn load_since(io: &Io, dir: &Path, loaded: &Loaded) -> Result<Since> {
+        let anew = || Ok(ManifestFile::load(io, dir)?.map_or(Since::NoCurrent, |l| Since::New(Box::new(l))));
+        match read_current(io, dir)? {
+            None => return Ok(Since::NoCurrent),
+            Some(number) if number == loaded.number => {}
+            Some(_) => return anew(),
+        }
+        let file = match io.open(&FileKind::Manifest(loaded.number).path(dir), &OpenHow::read()) {
+            Ok(file) => file,
+            // Another one is in force since CURRENT was read.
+            Err(e) if e.kind() == engineswap::ErrorKind::NotFound => return anew(),
+            Err(e) => return Err(e.into()),
+        };
+        let (len, &Loaded { number, version, end, first, .. }) = (file.len()?, loaded);
+        if len < end || first_header(&file, first.0)? != first {
+            return anew();
+        }
+        if len == end {
+            return Ok(Since::Same);
+        }
+        let mut state = loaded.state.clone();
+        let (end, torn_at) = apply_edits(&file, number, (end, len), &mut state)?;
+        Ok(Since::New(Box::new(Loaded { state, number, version, torn_at, end, first })))
     }
 
     /// What manifest `number` says, whether or not it is in force, up to the first damage, which comes with it. An
@@ -409,20 +451,47 @@ fn read_manifest(file: &File, number: u64) -> Result<Loaded> {
     // After the mark, so that it is never ahead of what is read beside a writer.
     let len = file.len()?;
     let mut state = ManifestState::default();
-    let torn_at = read_edits(file, number, (start, durable, len), &mut state)?;
-    Ok(Loaded { state, number, version, torn_at })
+    let (end, torn_at) = read_edits(file, number, (start, durable, len), &mut state)?;
+    Ok(Loaded { state, number, version, torn_at, end, first: first_header(file, start)? })
+}
+
+/// The header of the record at `start`, with its place; zeros where there is none.
+fn first_header(file: &File, start: u64) -> Result<(u64, [u8; RECORD_HEADER_BYTES])> {
+    let mut header = [0; RECORD_HEADER_BYTES];
+    file.read_at(&mut header, start, RECOVERY)?;
+    Ok((start, header))
 }
 
 /// Applies the edits of a manifest to `state`, from `start` up to its end or the first that is damaged; where the last
-/// was torn. Up to `durable` none can be.
+/// whole one ends, and where another was torn. Up to `durable` none can be.
 fn read_edits(
     file: &File,
     number: u64,
     (start, durable, len): (u64, u64, u64),
     state: &mut ManifestState,
-) -> Result<Option<u64>> {
+) -> Result<(u64, Option<u64>)> {
     let corrupt = |offset: u64, detail: &str| Error::corrupt(file.path(), Some(offset), detail);
-    let mut offset = start;
+    let (offset, torn_at) = apply_edits(file, number, (start, len), state)?;
+    if offset == start {
+        // The snapshot was durable before CURRENT named this file.
+        return Err(corrupt(offset, "the snapshot at its beginning is missing or cut off"));
+    }
+    if offset < durable {
+        let detail =
+            format!("edits are missing here: the file says that it was durable up to offset {durable}");
+        return Err(corrupt(offset, &detail));
+    }
+    Ok((offset, torn_at))
+}
+
+/// Applies the edits from `offset` on; where the last whole one ends, and where another was torn.
+fn apply_edits(
+    file: &File,
+    number: u64,
+    (mut offset, len): (u64, u64),
+    state: &mut ManifestState,
+) -> Result<(u64, Option<u64>)> {
+    let corrupt = |offset: u64, detail: &str| Error::corrupt(file.path(), Some(offset), detail);
     let mut torn_at = None;
     while offset < len {
         match read_record(file, number, offset, len)? {
@@ -438,16 +507,7 @@ fn read_edits(
             Record::Damaged(detail) => return Err(corrupt(offset, detail)),
         }
     }
-    if offset == start {
-        // The snapshot was durable before CURRENT named this file.
-        return Err(corrupt(offset, "the snapshot at its beginning is missing or cut off"));
-    }
-    if offset < durable {
-        let detail =
-            format!("edits are missing here: the file says that it was durable up to offset {durable}");
-        return Err(corrupt(offset, &detail));
-    }
-    Ok(torn_at)
+    Ok((offset, torn_at))
 }
 
 enum Record {

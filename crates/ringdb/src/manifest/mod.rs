@@ -15,9 +15,9 @@ mod state;
 mod version;
 
 pub(crate) use edit::VersionEdit;
-pub(crate) use file::ManifestFile;
 #[cfg(feature = "fuzzing")]
 pub(crate) use file::fuzzing;
+pub(crate) use file::{Loaded, ManifestFile, Since};
 pub(crate) use remembered::Remembered;
 pub(crate) use state::ManifestState;
 pub(crate) use version::{LEVELS, Version};

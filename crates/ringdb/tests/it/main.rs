@@ -34,5 +34,6 @@ mod proofs;
 mod ranges;
 mod reads;
 mod recovery;
+mod refresh;
 mod settings;
 mod transactions;
