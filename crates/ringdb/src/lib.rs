@@ -108,8 +108,8 @@ mod value;
 pub use bounds::KeyRange;
 pub use db::{
     BackupOptions, BackupReport, Backups, Cursor, Db, ExtractIf, FileFormat, FormatReport, Generation,
-    GetFuture, Iter, Keys, Keyspace, MultiGetFuture, MultiGetStream, RangeStream, Reads, RestoreReport,
-    Snapshot, Transaction, TransactionRange, WriteBatch, WriteFuture,
+    GetFuture, Ingester, Iter, Keys, Keyspace, MultiGetFuture, MultiGetStream, RangeStream, Reads,
+    RestoreReport, Snapshot, Transaction, TransactionRange, WriteBatch, WriteFuture,
 };
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};

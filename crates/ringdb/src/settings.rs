@@ -143,6 +143,7 @@ mod tests {
     /// A table with a key in either keyspace.
     fn table(from: u32, to: u32) -> TableMeta {
         TableMeta {
+            given: 0,
             file_id: 1,
             file_bytes: 4096,
             entries: 2,

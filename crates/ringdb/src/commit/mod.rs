@@ -21,12 +21,15 @@
 //! is judged under the lock at which the write takes its number, against what was written lately ([`Recent`]), frames
 //! on their way included. Such a write shares no frame.
 //!
+//! *Tables that come whole* ([`CommitQueue::place`]) take one number when no other write is on its way.
+//!
 //! What waits in a group is a [`Waiter`]: a cell that is told once, to lead or how its group fared. A thread blocks on
 //! it; anything else that can be woken could stand in its place.
 
 #[cfg(test)]
 mod claim_tests;
 mod group;
+mod place;
 mod reads;
 mod recent;
 #[cfg(test)]
@@ -44,6 +47,7 @@ use crate::{Durability, Error, Result};
 
 pub(crate) use group::GROUP_BYTES;
 use group::{Group, Signal, Waiter};
+pub(crate) use place::Place;
 pub(crate) use reads::{Claim, ReadSet, Verdict};
 use recent::Recent;
 pub(crate) use write::{Single, Write, with_single};
@@ -129,6 +133,8 @@ struct State<W> {
     recent: Recent,
     /// Who waits for `moved`.
     watchers: usize,
+    /// Who waits until no frame is on its way, to go alone ([`CommitQueue::place`]): no leader begins meanwhile.
+    alone: usize,
 }
 
 /// What has been committed.
@@ -168,6 +174,7 @@ impl<E: CommitEnv> CommitQueue<E> {
             counts: Counts::default(),
             recent: Recent::default(),
             watchers: 0,
+            alone: 0,
         });
         CommitQueue { env, state, idle: Condvar::new(), moved: Condvar::new(), most_leaders }
     }
@@ -256,7 +263,7 @@ impl<E: CommitEnv> CommitQueue<E> {
         if let Err(e) = self.env.check_writable() {
             return Begun::Done(Err(e));
         }
-        if s.leaders == self.most_leaders {
+        if s.leaders == self.most_leaders || s.alone > 0 {
             // A write that need not be logged is logged here: it has to keep its place among the others anyway.
             return Begun::Waits(group::join(&mut s.waiting, write, claim.is_some()));
         }
@@ -379,7 +386,9 @@ impl<E: CommitEnv> CommitQueue<E> {
         if s.watchers > 0 {
             self.moved.notify_all();
         }
-        if let Some(group) = s.waiting.pop_front() {
+        if s.alone == 0
+            && let Some(group) = s.waiting.pop_front()
+        {
             return group.lead();
         }
         s.leaders -= 1;

@@ -16,7 +16,7 @@ pub(crate) mod flush;
 pub(crate) mod helpers;
 mod input;
 mod memory;
-mod output;
+pub(crate) mod output;
 pub(crate) mod pick;
 pub(crate) mod run;
 pub(crate) mod scheduler;

@@ -1,4 +1,4 @@
-//! [`Outputs`]: the tables that a flush or a part of a compaction writes.
+//! [`Outputs`]: the tables that a flush, a part of a compaction or an ingest writes.
 //!
 //! A table is cut when it is large enough, between two keys only, so that tables of a level stay disjoint, and where
 //! keyspaces with different settings meet. Its sync overlaps the writing of the next. Files are removed again unless

@@ -310,6 +310,27 @@ impl Scheduler {
         r
     }
 
+    /// Calls `f` with what running compactions write, and lets none begin meanwhile that writes into a range of
+    /// internal keys, ends included.
+    pub fn beside<R>(&self, (from, to): (&[u8], &[u8]), f: impl FnOnce(&Busy) -> R) -> R {
+        let others = {
+            let mut state = lock(&self.work);
+            let others = state.busy.clone();
+            state.busy.hold(from, to);
+            others
+        };
+        let r = f(&others);
+        lock(&self.work).busy.release(from, to);
+        self.wake();
+        r
+    }
+
+    /// Tables have come that no flush and no compaction wrote.
+    pub fn tables_came<T: CompactionEnv>(&self, store: &T) {
+        self.look_at_debt(store);
+        self.wake();
+    }
+
     /// Waits until nothing is left to flush or compact.
     pub fn wait_idle<T: CompactionEnv>(&self, store: &T) -> Result<()> {
         lock(&self.work).idle_waiters += 1;

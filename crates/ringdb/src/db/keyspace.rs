@@ -8,6 +8,7 @@ use super::block_on::block_on;
 use super::core::Core;
 use super::get_async::{GetFuture, MultiGetFuture};
 use super::handle::Handle;
+use super::ingest::Ingester;
 use super::iter::{Iter, RangeStream};
 use super::keyspaces::KeyspaceState;
 use super::multi_get::OfOne;
@@ -128,6 +129,40 @@ impl Keyspace {
     /// ```
     pub fn clear(&self) -> Result<()> {
         self.delete_range(..)
+    }
+
+    /// Begins to ingest sorted pairs: they become tables of the deepest level that takes them, past log, memtable and
+    /// compactions.
+    ///
+    /// # Errors
+    /// [`crate::Error::ReadOnly`], [`crate::Error::KeyspaceDropped`], or why the store does not take writes.
+    pub fn ingester(&self) -> Result<Ingester<'_>> {
+        Ingester::new(self.core(), &self.state)
+    }
+
+    /// Ingests pairs in ascending order of their keys: all of them at once, or none. Returns how many there were. See
+    /// [`Ingester`] for pairs that cannot be had from an iterator.
+    ///
+    /// # Errors
+    /// As [`Ingester::add`] and [`Ingester::finish`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// let squares = db.keyspace("squares")?;
+    /// squares.ingest((0..1000_u32).map(|i| (i.to_be_bytes(), (i * i).to_string())))?;
+    /// assert_eq!(squares.get(12_u32.to_be_bytes())?.as_deref(), Some(&b"144"[..]));
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        let mut ingester = self.ingester()?;
+        for (key, value) in pairs {
+            ingester.add(key, value)?;
+        }
+        ingester.finish()
     }
 
     /// Compacts the tables that hold a range of keys, down to the last level; flushes first.

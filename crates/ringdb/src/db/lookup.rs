@@ -383,9 +383,11 @@ impl Lookup {
         value: impl FnOnce(&[u8]) -> Value,
     ) -> Option<Option<Value>> {
         match BlockView::trusted(block).find(self.key.as_slice(), self.seq) {
+            // Of a table that was ingested, the number is not in the block, and the key is there once.
+            Find::Found(entry) if entry.seq + table.parts().given() > self.seq => self.walk.at = At::Tables,
             Find::Found(entry) => {
                 self.walk.at = At::Done;
-                let there = entry.kind == Kind::Put && entry.seq >= self.cover;
+                let there = entry.kind == Kind::Put && entry.seq + table.parts().given() >= self.cover;
                 return Some(there.then(|| value(entry.value)));
             }
             Find::Next if number + 1 < table.index().blocks() => self.walk.at = At::Block(number + 1),

@@ -35,6 +35,7 @@ mod handle;
 mod health;
 mod held;
 mod inbox;
+mod ingest;
 mod iter;
 mod keyspace;
 mod keyspaces;
@@ -78,6 +79,7 @@ pub use batch::WriteBatch;
 pub(crate) use directory::{make_dir, real_path, sync_name};
 pub use format::{FileFormat, FormatReport};
 pub use get_async::{GetFuture, MultiGetFuture};
+pub use ingest::Ingester;
 pub use iter::{Iter, Keys, RangeStream};
 pub use keyspace::Keyspace;
 pub use reads::{MultiGetStream, Reads};
@@ -495,6 +497,35 @@ impl Db {
     /// As [`Db::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.default.delete(key)
+    }
+
+    /// Begins to ingest sorted pairs into the default keyspace; see [`Keyspace::ingester`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::ingester`].
+    pub fn ingester(&self) -> Result<Ingester<'_>> {
+        self.default.ingester()
+    }
+
+    /// Ingests sorted pairs into the default keyspace; see [`Keyspace::ingest`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::ingest`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// db.ingest([("apple", "red"), ("banana", "yellow")])?;
+    /// assert_eq!(db.get("banana")?.as_deref(), Some(&b"yellow"[..]));
+    /// assert!(db.ingest([("b", "1"), ("a", "2")]).is_err(), "out of order");
+    /// assert_eq!(db.get("b")?, None);
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        self.default.ingest(pairs)
     }
 
     /// Deletes the keys of a range: at the same cost however many there are, and atomically.

@@ -45,6 +45,15 @@ pub(super) struct Immutable {
     pub segment: u64,
 }
 
+/// What takes the place of the active memtable.
+pub(crate) struct Fresh<'a> {
+    pub active: &'a Arc<Memtable>,
+    /// What comes lies in log segments from here on.
+    pub segment: u64,
+    /// The newest number in memtables or tables.
+    pub last_seq: Seq,
+}
+
 /// What is true of the log once the oldest memtables are in tables.
 pub(super) struct Flushed {
     /// Every write up to here is in tables.
@@ -80,6 +89,20 @@ impl TreeState {
     fn waiting(&self, memtable_limit: u64) -> usize {
         let bytes: u64 = self.immutables.iter().map(|i| i.mem.bytes()).sum();
         self.immutables.len().max((bytes / memtable_limit.max(1)) as usize)
+    }
+
+    /// The active memtable waits to be flushed from now on, if there is something in it.
+    fn replace_active(&mut self, fresh: &Fresh<'_>) {
+        assert!(fresh.segment >= self.active_segment, "a younger memtable needs no older segment of the log");
+        assert!(
+            self.immutables.back().is_none_or(|i| i.last_seq <= fresh.last_seq),
+            "memtables wait in the order of their sequence numbers"
+        );
+        let mem = std::mem::replace(&mut self.active, fresh.active.clone());
+        let segment = std::mem::replace(&mut self.active_segment, fresh.segment);
+        if !mem.is_empty() {
+            self.immutables.push_back(Immutable { mem, last_seq: fresh.last_seq, segment });
+        }
     }
 
     fn immutables_newest_first(&self) -> Vec<Arc<Memtable>> {
@@ -137,14 +160,7 @@ impl LsmTree {
     /// commit queue's lock.
     pub fn begin_memtable(&self, active: &Arc<Memtable>, segment: u64, last_seq: Seq) -> usize {
         let mut t = lock(&self.state);
-        assert!(segment >= t.active_segment, "a younger memtable needs no older segment of the log");
-        assert!(
-            t.immutables.back().is_none_or(|i| i.last_seq <= last_seq),
-            "memtables wait in the order of their sequence numbers"
-        );
-        let mem = std::mem::replace(&mut t.active, active.clone());
-        let segment = std::mem::replace(&mut t.active_segment, segment);
-        t.immutables.push_back(Immutable { mem, last_seq, segment });
+        t.replace_active(&Fresh { active, segment, last_seq });
         let view = self.views.newest().with_memtables(t.active.clone(), t.immutables_newest_first());
         self.views.publish(view);
         t.waiting(self.memtable_limit)
@@ -160,14 +176,15 @@ impl LsmTree {
     }
 
     /// Makes an edit visible that is durable: `next`, made from `before`, instead of it, with the `flushed` oldest
-    /// memtables in tables of so many bytes. Under the manifest's lock. Returns those memtables, to be freed without
-    /// it.
+    /// memtables in tables of so many bytes; in the same view, a `fresh` memtable in the place of the active one. Under
+    /// the manifest's lock. Returns those memtables, to be freed without it.
     pub(super) fn apply(
         &self,
         before: &Arc<Version<Table>>,
         next: Version<Table>,
         flushed: usize,
         flushed_bytes: u64,
+        fresh: Option<&Fresh<'_>>,
     ) -> Vec<Immutable> {
         self.ranges_charge.set(next.ranges().set.bytes());
         let mut t = lock(&self.state);
@@ -181,6 +198,9 @@ impl LsmTree {
             t.flush_written_bytes += flushed_bytes;
         }
         let gone = t.immutables.drain(..flushed).collect();
+        if let Some(fresh) = fresh {
+            t.replace_active(fresh);
+        }
         self.views.publish(t.view());
         gone
     }

@@ -40,7 +40,7 @@ pub(super) fn verify_table(io: &Io, dir: &Path, level: usize, meta: &TableMeta, 
 
 fn open(io: &Io, path: &Path, meta: &TableMeta) -> Result<(BlockWalk, Filter)> {
     let parts = TableParts::load(io, path, meta.file_id, Reads::Direct, purpose::VERIFY)?;
-    if parts.properties.meta != *meta {
+    if parts.properties.meta != meta.in_file() {
         return Err(Error::corrupt(path, None, "its properties are not what the manifest says"));
     }
     let window = Window::over(parts.file()?, purpose::VERIFY)?;
@@ -160,7 +160,7 @@ impl TableCheck<'_> {
 
     /// Compares what all blocks hold with the table's description.
     fn compare(&mut self, seen: &Seen) {
-        let m = self.meta;
+        let m = &self.meta.in_file();
         let is = (seen.entries, seen.tombstones, seen.min_seq, seen.max_seq);
         let said = (m.entries, m.tombstones, m.min_seq, m.max_seq);
         if is != said {

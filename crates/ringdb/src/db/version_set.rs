@@ -7,9 +7,9 @@ use std::sync::Arc;
 use engineswap::Io;
 
 use super::health::Health;
-use super::tree::LsmTree;
+use super::tree::{Fresh, LsmTree};
 use super::view::Views;
-use crate::compaction::Change;
+use crate::compaction::{Change, RangeChange};
 use crate::key::Seq;
 use crate::log::{Log, LogPos};
 use crate::manifest::{ManifestFile, ManifestState, Version, VersionEdit};
@@ -115,7 +115,28 @@ impl VersionSet {
     /// Makes a change of the tree durable, then visible; then tables that go are marked obsolete and log segments that
     /// flushed memtables needed are given up. See [`crate::compaction::CompactionEnv::install`].
     pub fn install(&self, change: &Change<Table>) -> Result<()> {
-        let mut manifest = self.lock();
+        self.install_under(self.lock(), change, None)
+    }
+
+    /// The same with tables that `place` gives, with their levels, to the version that they come to; and with a `fresh`
+    /// memtable in the view that shows them. If it gives none, nothing happens, and the answer is false.
+    pub(super) fn ingest(
+        &self,
+        fresh: &Fresh<'_>,
+        place: impl FnOnce(&Version<Table>) -> Result<Option<Vec<(usize, Arc<Table>)>>>,
+    ) -> Result<bool> {
+        let manifest = self.lock();
+        let Some(added) = place(&self.tree.version())? else { return Ok(false) };
+        let change = Change { flushed: 0, removed: vec![], added, ranges: RangeChange::default() };
+        self.install_under(manifest, &change, Some(fresh)).map(|()| true)
+    }
+
+    fn install_under(
+        &self,
+        mut manifest: MutexGuard<'_, ManifestFile>,
+        change: &Change<Table>,
+        fresh: Option<&Fresh<'_>>,
+    ) -> Result<()> {
         // Changes come from here only, so the version stays as it is until the edit is applied to it.
         let (version, flushed) = self.tree.before_edit(change.flushed);
         let log_number = flushed.as_ref().map(|f| f.segment);
@@ -154,9 +175,13 @@ impl VersionSet {
             let _ = self.log.prepare();
         }
         self.append(&mut manifest, &edit)?;
+        // No log has what is ingested. The edit is durable, whatever becomes of these words, unless the store stops.
+        if fresh.is_some() && self.seal(&mut manifest).is_err() {
+            self.health.check_writable()?;
+        }
 
         let written = change.added.iter().map(|(_, a)| a.meta().file_bytes).sum();
-        let flushed = self.tree.apply(&version, next, change.flushed, written);
+        let flushed = self.tree.apply(&version, next, change.flushed, written, fresh);
         gone().for_each(|t| t.mark_obsolete());
         if let Some(first) = log_number {
             let durable = manifest.state().log_number;

@@ -234,10 +234,13 @@ impl Views {
     }
 }
 
-/// Whether the memtables of `next` are those of `before` without some of the oldest, behind at most one new one.
+/// Whether the memtables of `next` are those of `before` without some of the oldest, behind at most one new one, which
+/// may have taken the place of an empty one.
 fn keeps_order(before: &View, next: &View) -> bool {
     let new = usize::from(!Arc::ptr_eq(&before.active, &next.active));
-    let mut old = before.memtables();
+    let waits = next.immutables.first().is_some_and(|m| Arc::ptr_eq(m, &before.active));
+    let replaced = new == 1 && before.active.is_empty() && !waits;
+    let mut old = before.memtables().skip(usize::from(replaced));
     next.memtables().skip(new).all(|m| old.next().is_some_and(|o| Arc::ptr_eq(m, o)))
 }
 

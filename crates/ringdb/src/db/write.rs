@@ -8,7 +8,7 @@ use super::directory::StoreLock;
 use super::health::Health;
 use super::keyspaces::KeyspaceState;
 use super::log_keeper::LogKeeper;
-use super::tree::LsmTree;
+use super::tree::{Fresh, LsmTree};
 use super::version_set::VersionSet;
 use super::view::Views;
 use crate::cache::Cache;
@@ -198,6 +198,34 @@ impl StoreCommitEnv {
         }
     }
 
+    /// The active segment outlives the flush, however large it is. Without room for another one it stays.
+    fn leave_oversized(&self, w: &mut ActiveWriter) {
+        if w.log.leave_oversized().is_ok() {
+            let now = w.log.segment();
+            if now != w.segment {
+                self.segment_changed(w, now);
+            }
+        }
+    }
+
+    /// Begins another memtable if `install` makes it the active one. All numbers up to `last_seq` are applied, and no
+    /// frame is on its way.
+    pub fn replace_memtable(
+        &self,
+        w: &mut ActiveWriter,
+        last_seq: Seq,
+        install: impl FnOnce(&Fresh<'_>) -> Result<bool>,
+    ) -> Result<bool> {
+        let (active, mem) = Memtable::charged(self.memtable_limit, &self.cache);
+        self.leave_oversized(w);
+        let installed = install(&Fresh { active: &active, segment: w.log.segment(), last_seq })?;
+        if installed {
+            self.scheduler.memtable_frozen(self.tree.immutable_count());
+            (w.active, w.mem, w.segments) = (active, mem, 1);
+        }
+        Ok(installed)
+    }
+
     /// The frame that ends at `pos` is durable: has the manifest say so if it is the first of its segment.
     #[inline]
     fn note_durable(&self, pos: LogPos) {
@@ -278,13 +306,7 @@ impl CommitEnv for StoreCommitEnv {
     #[cold]
     fn switch_memtable(&self, w: &mut ActiveWriter, reserved: Option<u64>, applied: Seq) {
         let (active, mem) = Memtable::charged(self.memtable_limit, &self.cache);
-        // The active segment outlives the flush, however large it is. Without room for another one it stays.
-        if w.log.leave_oversized().is_ok() {
-            let now = w.log.segment();
-            if now != w.segment {
-                self.segment_changed(w, now);
-            }
-        }
+        self.leave_oversized(w);
         let waiting = self.tree.begin_memtable(&active, reserved.unwrap_or_else(|| w.log.segment()), applied);
         self.scheduler.memtable_frozen(waiting);
         (w.active, w.mem, w.segments) = (active, mem, 1);

@@ -59,6 +59,7 @@ mod tag {
     pub const RANGE_ADDED: u64 = 17;
     pub const RANGES_APPLIED: u64 = 18;
     pub const STORE_ID: u64 = 24;
+    pub const INGESTED: u64 = 32;
 }
 
 impl VersionEdit {
@@ -93,7 +94,7 @@ impl VersionEdit {
             put_varint(out, *id);
         }
         for (level, meta) in &self.added {
-            put_varint(out, tag::ADDED);
+            put_varint(out, if meta.given == 0 { tag::ADDED } else { tag::INGESTED });
             put_varint(out, *level as u64);
             meta.encode(out);
         }
@@ -149,6 +150,7 @@ impl VersionEdit {
             tag::PURGED_KEYSPACE => small(r).map(|v| self.purged_keyspaces.push(v)),
             tag::REMOVED => small(r).zip(r.varint()).map(|t| self.removed.push(t)),
             tag::ADDED => small(r).zip(TableMeta::decode(r)).map(|t| self.added.push(t)),
+            tag::INGESTED => small(r).zip(TableMeta::decode_given(r)).map(|t| self.added.push(t)),
             tag::CREATED_KEYSPACE => small(r).zip(name(r)).map(|k| self.created_keyspaces.push(k)),
             tag::SETTINGS => match small(r).zip(r.bytes()) {
                 Some((id, bytes)) => {
@@ -188,6 +190,7 @@ pub(super) mod tests {
 
     pub fn meta(file_id: u64, smallest: &str, largest: &str) -> TableMeta {
         TableMeta {
+            given: 0,
             file_id,
             file_bytes: 4096,
             entries: 2,
@@ -206,7 +209,7 @@ pub(super) mod tests {
             last_seq: Some(1 << 40),
             flushed_seq: Some(77),
             removed: vec![(0, 3), (6, 200)],
-            added: vec![(1, meta(8, "a", "b")), (6, meta(9, "c", "d"))],
+            added: vec![(1, meta(8, "a", "b")), (6, meta(9, "c", "d")), (2, meta(7, "e", "f").with_given(6))],
             created_keyspaces: vec![(1, "users".into()), (500, "ü".into())],
             dropped_keyspaces: vec![4],
             purged_keyspaces: vec![2, 3],

@@ -102,7 +102,7 @@ impl Versions {
                     // Only a manifest knows which table of this number is meant: of a copy of the store that went its
                     // own way, or another store, blocks have the same checksums.
                     Ok(Remains { properties: Some(p), .. })
-                        if s.level.is_some() && s.meta.as_ref().is_some_and(|m| *m != p.meta) =>
+                        if s.level.is_some() && s.meta.as_ref().is_some_and(|m| m.in_file() != p.meta) =>
                     {
                         gone("it is not the table that the manifest describes".into())
                     }
@@ -134,8 +134,14 @@ impl Versions {
         let Some(layout) = self.layout else { return };
         let entry = BlockView::with_layout(&self.block, layout).entry(at);
         entry.key_into(&mut self.key);
-        (self.seq, self.kind, self.value, self.at) = (entry.seq, entry.kind, entry.value_range(), at);
+        let given = self.given();
+        (self.seq, self.kind, self.value, self.at) = (entry.seq + given, entry.kind, entry.value_range(), at);
         self.any = true;
+    }
+
+    /// See [`crate::table::TableMeta::given`].
+    fn given(&self) -> Seq {
+        self.shared.sources[self.source].meta.as_ref().map_or(0, |m| m.given)
     }
 
     /// Loads the next block that can be read and follows in order; false at the end.
@@ -147,7 +153,9 @@ impl Versions {
                     let (mut key, view) = (Vec::new(), BlockView::trusted(&self.block));
                     let (first, layout) = (view.entry(0), view.layout());
                     first.key_into(&mut key);
-                    let follows = !self.any || self.key < key || (self.key == key && self.seq > first.seq);
+                    let follows = !self.any
+                        || self.key < key
+                        || (self.key == key && self.seq > first.seq + self.given());
                     if !follows {
                         let detail = format!("block {number} is out of order");
                         let loss = self.loss(number, Some(1), offset, len, detail);

@@ -338,6 +338,7 @@ mod tests {
             key_bytes: 1000,
             value_bytes: 8000,
             meta: TableMeta {
+                given: 0,
                 file_id: 12,
                 file_bytes: 16384,
                 entries: 80,

@@ -25,6 +25,8 @@ pub(crate) struct TableMeta {
     pub smallest: Vec<u8>,
     /// Last key.
     pub largest: Vec<u8>,
+    /// Of a table that was ingested: the sequence number of all its entries, which the file has as 0. 0 for any other.
+    pub given: Seq,
 }
 
 impl TableMeta {
@@ -37,9 +39,27 @@ impl TableMeta {
         put_bytes(out, &self.largest);
     }
 
+    /// What an ingested table, whose entries have the number 0 in the file, is from the number `seq` on.
+    pub fn with_given(&self, seq: Seq) -> TableMeta {
+        TableMeta { given: seq, min_seq: seq, max_seq: seq, ..self.clone() }
+    }
+
+    /// As the file has it.
+    pub fn in_file(&self) -> TableMeta {
+        if self.given == 0 { self.clone() } else { self.with_given(0) }
+    }
+
+    /// The same of a table that was ingested, from the manifest.
+    pub fn decode_given(r: &mut Reader<'_>) -> Option<TableMeta> {
+        let meta = TableMeta::decode(r)?;
+        (meta.min_seq == meta.max_seq && meta.max_seq > 0 && meta.tombstones == 0)
+            .then_some(TableMeta { given: meta.max_seq, ..meta })
+    }
+
     /// Takes a table's description from `r`. `None` if it is cut off or says what no table can be.
     pub fn decode(r: &mut Reader<'_>) -> Option<TableMeta> {
         let meta = TableMeta {
+            given: 0,
             file_id: r.varint()?,
             file_bytes: r.varint()?,
             entries: r.varint()?,
@@ -70,6 +90,7 @@ mod tests {
 
     fn sample() -> TableMeta {
         TableMeta {
+            given: 0,
             file_id: 7,
             file_bytes: 1 << 20,
             entries: 300,

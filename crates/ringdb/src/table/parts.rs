@@ -14,6 +14,7 @@ use super::index_format::IndexBuilder;
 use super::meta::TableMeta;
 use super::reads::Reads;
 use crate::error::{Error, Result};
+use crate::key::Seq;
 
 /// First guess at how much of a table's end is needed.
 const TAIL_BYTES: u64 = 256 << 10;
@@ -79,6 +80,28 @@ impl TableParts {
             return Err(bad("properties", footer.properties.offset, "they disagree with the index".into()));
         }
         Ok(TableParts { file: Ok(file), path: path.into(), file_id, properties, index, filter })
+    }
+
+    /// The same of a table that the manifest describes as `meta`.
+    pub fn load_as(
+        io: &Io,
+        path: &Path,
+        meta: &TableMeta,
+        reads: Reads,
+        purpose: Purpose,
+    ) -> Result<TableParts> {
+        let mut parts = TableParts::load(io, path, meta.file_id, reads, purpose)?;
+        if parts.properties.meta != meta.in_file() {
+            return Err(Error::corrupt(path, None, "the table is not the one that the manifest describes"));
+        }
+        parts.properties.meta.clone_from(meta);
+        Ok(parts)
+    }
+
+    /// See [`TableMeta::given`].
+    #[inline]
+    pub fn given(&self) -> Seq {
+        self.properties.meta.given
     }
 
     /// Stands in for a table that cannot be read because of `why`: one block of `block_bytes` over its whole key

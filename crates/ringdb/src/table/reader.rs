@@ -15,6 +15,7 @@ use super::parts::TableParts;
 use super::reads::Reads;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
+use crate::key::Seq;
 use crate::purpose;
 
 /// An open table. Its file is open as long as this lives, and is deleted with it once marked obsolete.
@@ -38,11 +39,14 @@ impl Table {
         meta: TableMeta,
         reads: Reads,
     ) -> Result<Arc<Table>> {
-        let parts = TableParts::load(io, path, meta.file_id, reads, purpose::TABLE_OPEN)?;
-        if parts.properties.meta != meta {
-            return Err(Error::corrupt(path, None, "the table is not the one that the manifest describes"));
-        }
+        let parts = TableParts::load_as(io, path, &meta, reads, purpose::TABLE_OPEN)?;
         Ok(Table::over(io, cache, parts))
+    }
+
+    /// Over the parts of a table that was written to be ingested, whose entries get the number `seq`.
+    pub fn ingested(io: &Io, cache: &Arc<Cache>, mut parts: TableParts, seq: Seq) -> Arc<Table> {
+        parts.properties.meta = parts.properties.meta.with_given(seq);
+        Table::over(io, cache, parts)
     }
 
     /// Stands in for a table that could not be opened because of `why`: whatever has to look for a key within its

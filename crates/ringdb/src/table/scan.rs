@@ -245,7 +245,8 @@ impl TableScan {
         let Some(layout) = self.layout else { return };
         if let Some(front) = &self.late {
             self.key.clone_from(&front.key);
-            (self.seq, self.kind, self.value, self.at) = (front.seq, front.kind, front.value.clone(), at);
+            self.seq = front.seq + self.parts.given();
+            (self.kind, self.value, self.at) = (front.kind, front.value.clone(), at);
             return;
         }
         let mut key = std::mem::take(&mut self.key);
@@ -256,7 +257,7 @@ impl TableScan {
             key.truncate(entry.prefix.len());
             key.extend_from_slice(entry.suffix);
         }
-        let (seq, kind, value) = (entry.seq, entry.kind, entry.value_range());
+        let (seq, kind, value) = (entry.seq + self.parts.given(), entry.kind, entry.value_range());
         self.key = key;
         (self.seq, self.kind, self.value, self.at) = (seq, kind, value, at);
         if self.block == self.end_block && self.end.as_ref().is_some_and(|e| self.key >= *e) {

@@ -91,6 +91,7 @@ impl TableWriter {
     pub fn create(io: &Io, path: &Path, file_id: u64, options: TableOptions) -> Result<TableWriter> {
         let out = Output::create(io, path, &options)?;
         let meta = TableMeta {
+            given: 0,
             file_id,
             file_bytes: 0,
             entries: 0,

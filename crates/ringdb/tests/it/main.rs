@@ -26,6 +26,7 @@ mod damage;
 mod deadlines;
 mod engines;
 mod frozen;
+mod ingest;
 mod linearizability;
 mod looks;
 mod power_cut;

@@ -8,6 +8,7 @@
 //! compaction reads, or whose output could overlap the output of a running one; nor a damaged table ([`damage`]).
 
 mod damage;
+mod ingest;
 mod level0;
 mod manual;
 mod reclaim;
@@ -22,6 +23,7 @@ use crate::settings::SettingsMap;
 use crate::table::meta::TableMeta;
 
 pub(crate) use damage::{cuts, movable, runs};
+pub(crate) use ingest::level_for;
 pub(crate) use manual::{Manual, pick_manual};
 pub(crate) use targets::{Targets, debt_bytes, targets};
 
@@ -193,6 +195,22 @@ impl Busy {
         for (from, to) in pick.output_ranges() {
             let same =
                 |(l, f, t): &(usize, Vec<u8>, Vec<u8>)| Some(*l) == pick.output() && f == from && t == to;
+            if let Some(i) = self.outputs.iter().position(same) {
+                self.outputs.swap_remove(i);
+            }
+        }
+    }
+
+    /// Keeps compactions from beginning whose output overlaps a range, ends included, on any level.
+    pub fn hold(&mut self, from: &[u8], to: &[u8]) {
+        self.outputs.extend((0..LEVELS).map(|level| (level, from.to_vec(), to.to_vec())));
+    }
+
+    /// Ends what [`Busy::hold`] began.
+    pub fn release(&mut self, from: &[u8], to: &[u8]) {
+        for level in 0..LEVELS {
+            let same =
+                |(l, f, t): &(usize, Vec<u8>, Vec<u8>)| (*l, f.as_slice(), t.as_slice()) == (level, from, to);
             if let Some(i) = self.outputs.iter().position(same) {
                 self.outputs.swap_remove(i);
             }

@@ -65,6 +65,7 @@ fn table(words: &[&str]) -> TableMeta {
     let seqs = words.iter().find_map(|w| w.strip_prefix("seq=")).unwrap_or("1-1");
     let (min, max) = seqs.split_once('-').expect("seq=min-max");
     TableMeta {
+        given: 0,
         file_id: id.parse().expect("id"),
         file_bytes: words[1].parse::<u64>().expect("MiB") << 20,
         entries: named(words, "entries").unwrap_or(100),
@@ -202,6 +203,7 @@ fn apply(c: &mut Case, p: &Pick<TableMeta>) {
                 return;
             }
             vec![Arc::new(TableMeta {
+                given: 0,
                 file_id: c.next_id,
                 file_bytes: bytes(&inputs),
                 entries: 100,
@@ -355,6 +357,7 @@ mod random {
                 let at = |n: u32| vec![(n / 100) as u8, (n % 100) as u8];
                 id += 1;
                 let m = TableMeta {
+                    given: 0,
                     file_id: id,
                     file_bytes: u64::from(mib) << 20,
                     entries: 100,
