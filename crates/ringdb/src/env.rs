@@ -22,6 +22,16 @@ pub trait Env: Send + Sync {
 }
 
 /// The machine's own time, threads and randomness.
+///
+/// ```
+/// use ringdb::{Db, Options, SystemEnv, engineswap::Io};
+///
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// // What `Db::open` does, with an engine that the program has made itself.
+/// let io = Io::from_uri("posix?threads=2")?;
+/// let db = Db::open_with_env(dir.path(), Options::default(), io, SystemEnv::shared())?;
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 pub struct SystemEnv {
     start: Instant,
 }

@@ -8,6 +8,21 @@ use crate::format_version::FormatVersion;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What the caller can do about an error.
+///
+/// ```
+/// use ringdb::{Db, ErrorKind, Options};
+///
+/// # let tmp = tempfile::tempdir().expect("a temporary directory");
+/// # let dir = tmp.path().join("none");
+/// let missing = Db::open(&dir, Options::default().with_create_if_missing(false)).expect_err("no store");
+/// match missing.kind() {
+///     ErrorKind::Retry => println!("again later: {missing}"),
+///     ErrorKind::Repair => println!("see `ringdb verify`: {missing}"),
+///     ErrorKind::FixCall => println!("wrong call: {missing}"),
+///     _ => println!("{missing}"),
+/// }
+/// assert_eq!(missing.kind(), ErrorKind::FixCall);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -10,6 +10,16 @@ use crate::options::KeyspaceOptions;
 pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// Counters and sizes of an open store. Counters start at 0 when it is opened.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+/// db.put("apple", "red")?;
+/// let stats = db.stats();
+/// println!("{}: {} of {} bytes of memory", stats.io, stats.memory_bytes, stats.cache_capacity_bytes);
+/// assert!(stats.stopped.is_none() && stats.damaged_tables.is_empty());
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
@@ -226,6 +236,17 @@ pub struct VerifyProblem {
 }
 
 /// How to verify.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+/// use std::sync::Arc;
+///
+/// let progress = Arc::new(|done: u64, of: u64| eprintln!("{done} of {of} bytes"));
+/// let report = db.verify_with(&ringdb::VerifyOptions::default().with_progress(progress))?;
+/// assert!(report.is_ok());
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct VerifyOptions {

@@ -9,6 +9,16 @@ use engineswap::mem::AlignedBuf;
 
 /// Bytes that a read returns: a key or a value. Dereferences to `[u8]`. Short ones are kept inline; a large value
 /// may be a part of the block that was read, which stays in memory for as long.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+/// db.put("apple", "red")?;
+/// let value: ringdb::Value = db.get("apple")?.expect("a value");
+/// assert!(value.starts_with(b"r") && value == b"red");
+/// let owned: Vec<u8> = value.into_vec();
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Value(Repr);
 

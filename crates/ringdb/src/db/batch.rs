@@ -15,6 +15,19 @@ use crate::{Error, KeyRange, Result};
 ///
 /// A key or value that is too long (64 KiB and 1 GiB) makes the commit fail with [`Error::Invalid`]; nothing of
 /// the batch is written then.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+/// let stock = db.keyspace("stock")?;
+/// let mut batch = ringdb::WriteBatch::new();
+/// batch.put("pear", "green");
+/// batch.put_in(&stock, "pear", "12");
+/// batch.delete("apple");
+/// db.write(batch, &ringdb::WriteOptions::default())?;
+/// assert!(db.contains_key("pear")? && stock.contains_key("pear")?);
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
     /// The payload of the log that it becomes.

@@ -25,6 +25,19 @@ pub use stream::RangeStream;
 
 /// Key-value pairs in key order, from both ends. It sees the store as it was when the iterator was made, and
 /// keeps the files it reads. After an error, which is yielded once, it ends.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+/// for (fruit, colour) in [("apple", "red"), ("pear", "green"), ("plum", "blue")] {
+///     db.put(fruit, colour)?;
+/// }
+/// let mut pairs = db.range("a"..);
+/// assert_eq!(pairs.next().transpose()?.expect("a pair").0, b"apple");
+/// assert_eq!(pairs.next_back().transpose()?.expect("a pair").0, b"plum");
+/// assert_eq!(pairs.count(), 1);
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 pub struct Iter {
     state: State,
 }

@@ -19,6 +19,17 @@ use crate::key::{Kind, Seq};
 use crate::{KeyRange, KeyspaceOptions, ReadOptions, Result, Value};
 
 /// A named set of keys in a store, with the same calls as [`crate::Db`]. Keeps the store open.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+/// let stock = db.keyspace("stock")?;
+/// db.put("apple", "red")?;
+/// stock.put("apple", "12")?;
+/// assert_eq!(stock.get("apple")?.as_deref(), Some(&b"12"[..]));
+/// assert_eq!(db.keyspaces()?, ["stock"]);
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Keyspace {
     handle: Arc<Handle>,

@@ -12,6 +12,17 @@ use crate::{KeyRange, ReadOptions, Result, Value};
 
 /// The store as it was at one moment, in every keyspace. Keeps the store open, and the versions that it sees
 /// from being compacted away, until dropped.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+/// let stock = db.keyspace("stock")?;
+/// stock.put("apple", "12")?;
+/// let before = db.snapshot();
+/// stock.put("apple", "11")?;
+/// assert_eq!(before.keyspace(&stock).get("apple")?.as_deref(), Some(&b"12"[..]));
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Snapshot {
     keyspace: Keyspace,

@@ -5,6 +5,19 @@ use std::time::Duration;
 use super::Durability;
 
 /// Settings of one write.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+/// use std::time::Duration;
+/// use ringdb::{Durability, WriteBatch, WriteOptions};
+///
+/// let mut batch = WriteBatch::new();
+/// batch.put("apple", "red");
+/// let durable = WriteOptions::default().durability(Durability::Sync).with_deadline(Duration::from_secs(5));
+/// db.write(batch, &durable)?;
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct WriteOptions {
@@ -32,6 +45,15 @@ impl WriteOptions {
 }
 
 /// Settings of one read.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+/// let once = ringdb::ReadOptions::default().fill_cache(false);
+/// let bytes: usize = db.range_with(.., &once).map(|pair| pair.map(|(_, v)| v.len())).sum::<ringdb::Result<_>>()?;
+/// assert_eq!(bytes, 0);
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReadOptions {

@@ -20,6 +20,19 @@ use crate::{Error, Progress, Result};
 
 /// The backups in a directory, made by [`crate::Db::backup`]. No backup is made there as long as this is held, unless
 /// the directory cannot be written.
+///
+/// ```
+/// # let dir = tempfile::tempdir().expect("a temporary directory");
+/// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+/// # let backups = tempfile::tempdir().expect("a temporary directory");
+/// # let backups = backups.path();
+/// db.put("apple", "red")?;
+/// db.backup(backups)?;
+/// for generation in ringdb::Backups::open(backups)?.generations() {
+///     println!("{}: {} bytes", generation.number, generation.bytes);
+/// }
+/// # Ok::<(), ringdb::Error>(())
+/// ```
 pub struct Backups {
     place: Place,
     generations: BTreeMap<u64, Result<Contents>>,
