@@ -54,6 +54,7 @@ lint: ## Formatting, clippy with warnings as errors, C and shell, documentation,
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) fmt --check --manifest-path rocksdb-plugin/rust/Cargo.toml
 	$(CARGO) fmt --check --manifest-path peers/Cargo.toml
+	$(CARGO) fmt --check --manifest-path python/Cargo.toml
 	tools/lint-c-and-shell
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir target -- -D warnings
@@ -78,6 +79,18 @@ deny: ## Licences, advisories and sources of the dependencies (cargo install car
 capi: ## Build the C interfaces of ringdb and engineswap (libraries, headers, pkg-config files) into target/capi
 	$(CARGO) build --release --locked -p engineswap-c -p ringdb-c
 	tools/install-capi target/release target/capi
+
+.PHONY: wheel
+wheel: ## Build the Python package into target/wheels, for manylinux and every Python from 3.10 on (tools from the package index)
+	tools/build-wheel
+
+.PHONY: wheel-musl
+wheel-musl: ## The same for musllinux (Alpine); installs Rust's target by rustup
+	tools/build-wheel musl
+
+.PHONY: python-check
+python-check: ## The Python package's tests, with a wheel for this machine
+	tools/check-python
 
 .PHONY: install
 install: ## Install both C interfaces below PREFIX (default /usr/local)

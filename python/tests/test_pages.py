@@ -1,0 +1,42 @@
+"""What the page and the docstrings show, and what the stubs promise."""
+
+import ast
+import doctest
+import pathlib
+import re
+
+import pytest
+
+import ringdb
+
+HERE = pathlib.Path(__file__).parent.parent
+PROGRAMS = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(), re.S)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_of_the_readme(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "README.md", "exec"), {})
+
+
+def test_docstrings():
+    assert doctest.testmod(ringdb).failed == 0 and PROGRAMS
+
+
+def names(body):
+    return {n.name for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+
+
+def test_stubs_name_what_there_is():
+    stubs = ast.parse((pathlib.Path(ringdb.__file__).parent / "__init__.pyi").read_text())
+    classes = {c.name: c for c in stubs.body if isinstance(c, ast.ClassDef)}
+    assert set(ringdb.__all__) <= names(stubs.body)
+    for name in ("Db", "Keyspace", "Snapshot", "Batch", "Transaction", "Items", "PairStream", "TransactionItems"):
+        wanted, bases = set(), [name]
+        while bases:
+            c = classes.get(bases.pop())
+            if c is not None:
+                wanted |= names(c.body)
+                bases += [b.id for b in c.bases if isinstance(b, ast.Name)]
+        there = {n for n in dir(getattr(ringdb, name)) if n in wanted or not n.startswith("_")}
+        assert there == wanted, name
