@@ -148,6 +148,25 @@ pub struct LevelStats {
     pub target_bytes: u64,
 }
 
+/// A table of the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TableInfo {
+    /// The number in its file's name.
+    pub number: u64,
+    /// Its level; 0 is the newest.
+    pub level: u32,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Entries, versions and tombstones included.
+    pub entries: u64,
+    /// The first key, printable: `\xNN` for bytes that are not; after the keyspace's number and `:` if it is not
+    /// the default one.
+    pub from: String,
+    /// The last key, likewise.
+    pub to: String,
+}
+
 /// A table that cannot be read, wholly or in part.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]

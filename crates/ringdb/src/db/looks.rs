@@ -49,10 +49,10 @@ impl Place<'_> {
         core.views.multi_get(&OfMany(keys), seq, &ReadOptions::default())
     }
 
-    fn cursor(self) -> Cursor {
+    fn cursor(self, options: &ReadOptions) -> Cursor {
         let seq = self.1.map(|s| s.seq);
-        match self.0.views(seq) {
-            Ok(views) => views.cursor(&self.0.state().prefix, seq, &ReadOptions::default()),
+        match options.without_deadline().and_then(|()| self.0.views(seq)) {
+            Ok(views) => views.cursor(&self.0.state().prefix, seq, options),
             Err(e) => Cursor::failed(e),
         }
     }
@@ -114,7 +114,12 @@ macro_rules! looks {
 
             /// A place among the pairs that can be sought again and again, with borrowed keys and values.
             pub fn cursor(&self) -> Cursor {
-                self.place().cursor()
+                self.cursor_with(&ReadOptions::default())
+            }
+
+            /// The same with options. A deadline is refused: every move of the cursor fails then.
+            pub fn cursor_with(&self, options: &ReadOptions) -> Cursor {
+                self.place().cursor(options)
             }
         }
     )*};

@@ -26,6 +26,7 @@ mod compact;
 mod core;
 mod cover;
 mod delete_range;
+mod destroy;
 mod directory;
 mod estimate;
 mod format;

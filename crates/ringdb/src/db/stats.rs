@@ -2,11 +2,31 @@
 
 use crate::sync::atomic::Ordering::Relaxed;
 
+use super::Db;
 use super::core::Core;
 use crate::compaction::pick::{Reason, targets};
 use crate::compaction::scheduler::{Scheduler, Settings};
-use crate::stats::{LevelStats, Stats};
+use crate::key;
+use crate::stats::{LevelStats, Stats, TableInfo};
 use crate::sync::lock;
+use crate::table::TableMeta;
+
+impl Db {
+    /// The tables of the tree, level by level.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// db.put("k", "v")?;
+    /// db.flush()?;
+    /// let tables = db.tables();
+    /// assert_eq!((tables.len(), tables[0].from.as_str(), tables[0].entries), (1, "k", 1));
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn tables(&self) -> Vec<TableInfo> {
+        self.core().tables()
+    }
+}
 
 impl Core {
     /// See [`crate::Db::stats`].
@@ -70,6 +90,19 @@ impl Core {
         }
         s.stopped = self.health.latch().reason().map(str::to_string);
         s
+    }
+
+    /// See [`crate::Db::tables`].
+    pub fn tables(&self) -> Vec<TableInfo> {
+        let of = |(level, meta): (usize, &TableMeta)| TableInfo {
+            number: meta.file_id,
+            level: level as u32,
+            bytes: meta.file_bytes,
+            entries: meta.entries,
+            from: key::printable(&meta.smallest),
+            to: key::printable(&meta.largest),
+        };
+        self.tree.version().tables().map(|(level, t)| of((level, t.meta()))).collect()
     }
 }
 

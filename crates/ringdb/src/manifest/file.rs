@@ -129,6 +129,17 @@ impl ManifestFile {
         Ok(Since::New(Box::new(Loaded { state, number, version, torn_at, end, first })))
     }
 
+    /// Whether CURRENT names a manifest that is another database's: LevelDB and those that descend from it give their
+    /// files the same names.
+    pub fn is_foreign(io: &Io, dir: &Path) -> Result<bool> {
+        let Ok(Some(number)) = read_current(io, dir) else { return Ok(false) };
+        let mut magic = [0; MAGIC.len()];
+        match io.open(&FileKind::Manifest(number).path(dir), &OpenHow::read()) {
+            Err(e) if e.kind() == engineswap::ErrorKind::NotFound => Ok(false),
+            file => Ok(file?.read_at(&mut magic, 0, RECOVERY)? == magic.len() && magic != MAGIC),
+        }
+    }
+
     /// What manifest `number` says, whether or not it is in force, up to the first damage, which comes with it. An
     /// error if the file cannot be opened.
     pub fn load_some(io: &Io, dir: &Path, number: u64) -> Result<(ManifestState, Option<Error>)> {

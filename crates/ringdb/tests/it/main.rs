@@ -24,6 +24,7 @@ mod beside;
 mod concurrency;
 mod damage;
 mod deadlines;
+mod destroy;
 mod engines;
 mod frozen;
 mod ingest;
