@@ -2,6 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 CARGO ?= cargo
+C_TEST ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 BENCHES ?=
@@ -91,6 +92,16 @@ wheel-musl: ## The same for musllinux (Alpine); installs Rust's target by rustup
 .PHONY: python-check
 python-check: ## The Python package's tests, with a wheel for this machine
 	tools/check-python
+
+.PHONY: leveldb
+leveldb: ## Build LevelDB's C interface on ringdb (leveldb/c.h, libleveldb.so, libleveldb.a) into target/leveldb
+	$(CARGO) build --release --locked -p ringdb-leveldb
+	tools/install-capi target/release target/leveldb leveldb
+
+.PHONY: leveldb-c-test
+leveldb-c-test: ## Run a C program for LevelDB, unchanged, against the library (C_TEST=PATH of its source, LevelDB's c_test.c say)
+	@[ -n "$(C_TEST)" ] || { echo "C_TEST=PATH has to name a C source" >&2; exit 2; }
+	RINGDB_LEVELDB_C_TEST="$(abspath $(C_TEST))" $(CARGO) test --locked -p ringdb-leveldb --test c a_given_program -- --nocapture
 
 .PHONY: install
 install: ## Install both C interfaces below PREFIX (default /usr/local)

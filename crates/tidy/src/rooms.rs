@@ -90,6 +90,18 @@ pub const ORDERS: &[Order] = &[
             "lib",
         ],
     },
+    Order {
+        src: "crates/ringdb-leveldb/src/",
+        layers: &[
+            "report",
+            "args",
+            "batch calls comparator filter objects",
+            "options",
+            "store",
+            "iter manage property",
+            "lib",
+        ],
+    },
     Order { src: "crates/c-abi/src/", layers: &["fail", "args guard", "lib"] },
 ];
 

@@ -116,8 +116,11 @@ impl Library {
         })
     }
 
+    /// `NAME.h`, or `NAME/c.h`.
     pub fn header(&self) -> PathBuf {
-        self.prefix().join(format!("include/{}.h", self.name))
+        let include = self.prefix().join("include");
+        let own = include.join(format!("{}.h", self.name));
+        if own.exists() { own } else { include.join(self.name).join("c.h") }
     }
 
     fn pkg_config(&self, args: &[&str]) -> Option<Vec<String>> {
