@@ -8,7 +8,10 @@ use std::rc::Rc;
 
 use engineswap::sim::{Disk, Plan};
 use ringdb::fuzzing::Input;
-use ringdb::{Compression, Db, Durability, Keyspace, Options, Result, SystemEnv, WriteBatch, WriteOptions};
+use ringdb::{
+    Compression, Db, Durability, Keyspace, KeyspaceOptions, Options, Result, SystemEnv, WriteBatch,
+    WriteOptions,
+};
 
 /// Keyspace (0: the default one) and key to value.
 type Map = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
@@ -19,6 +22,8 @@ type State = Rc<Map>;
 enum Item {
     /// A key of a keyspace is set, or deleted (`None`).
     Set(u8, Vec<u8>, Option<Vec<u8>>),
+    /// An operand is merged into a key of the other keyspace, which appends it.
+    Merge(Vec<u8>, Vec<u8>),
     /// The keys of a keyspace from the first on and before the second (`None`: all that follow) are deleted.
     DeleteRange(u8, Vec<u8>, Option<Vec<u8>>),
 }
@@ -76,6 +81,9 @@ fn with(state: &State, items: &[Item]) -> State {
         match item {
             Item::Set(keyspace, key, Some(v)) => drop(map.insert((*keyspace, key.clone()), v.clone())),
             Item::Set(keyspace, key, None) => drop(map.remove(&(*keyspace, key.clone()))),
+            Item::Merge(key, operand) => {
+                map.entry((1, key.clone())).or_default().extend_from_slice(operand);
+            }
             Item::DeleteRange(keyspace, from, to) => {
                 map.retain(|(k, key), _| {
                     k != keyspace || key < from || to.as_ref().is_some_and(|to| key >= to)
@@ -161,7 +169,8 @@ impl Run {
 
     fn try_open(&self) -> Result<(Db, Keyspace)> {
         let db = Db::open_with_env(DIR, self.options.clone(), self.disk.io(), SystemEnv::shared())?;
-        let keyspace = db.keyspace("other")?;
+        let keyspace =
+            db.keyspace_with("other", &KeyspaceOptions::default().with_merge_operator("append"))?;
         Ok((db, keyspace))
     }
 
@@ -266,6 +275,9 @@ impl Run {
             let to = (b & 7 > 0).then(|| Run::key(input).1);
             return Item::DeleteRange(keyspace, key, to);
         }
+        if b & 0x38 == 0x30 && keyspace == 1 {
+            return Item::Merge(key, vec![b; usize::from(b & 7) * 11]);
+        }
         let value = (b & 7 > 0).then(|| vec![b; 12 * usize::from(b) + usize::from(b & 7 == 7) * 3000]);
         Item::Set(keyspace, key, value)
     }
@@ -277,6 +289,7 @@ impl Run {
             (None, [Item::Set(0, k, None)]) => db.delete(k),
             (None, [Item::Set(_, k, Some(v))]) => other.put(k, v),
             (None, [Item::Set(_, k, None)]) => other.delete(k),
+            (None, [Item::Merge(k, v)]) => other.merge(k, v),
             (None, [Item::DeleteRange(0, from, to)]) => db.delete_range(range(from, to)),
             (None, [Item::DeleteRange(_, from, to)]) => other.delete_range(range(from, to)),
             _ => {
@@ -287,6 +300,7 @@ impl Run {
                         Item::Set(0, key, None) => batch.delete(key),
                         Item::Set(_, key, Some(v)) => batch.put_in(other, key, v),
                         Item::Set(_, key, None) => batch.delete_in(other, key),
+                        Item::Merge(key, v) => batch.merge_in(other, key, v),
                         Item::DeleteRange(0, from, to) => batch.delete_range(range(from, to)),
                         Item::DeleteRange(_, from, to) => batch.delete_range_in(other, range(from, to)),
                     }

@@ -27,6 +27,16 @@ pub(crate) enum Kind {
     Delete = 0,
     /// A value.
     Put = 1,
+    /// An operand, which the keyspace's operator merges into what is older.
+    Merge = 2,
+}
+
+impl Kind {
+    /// Whether a version of this kind has a value, or an operand.
+    #[inline]
+    pub fn has_value(self) -> bool {
+        self != Kind::Delete
+    }
 }
 
 const WIDE: u8 = 0xF0;
@@ -102,7 +112,7 @@ pub(crate) fn printable(internal: &[u8]) -> String {
 /// An internal key on the stack (or the heap when long).
 pub(crate) struct KeyBuf {
     inline: [u8; 64],
-    heap: Vec<u8>,
+    heap: Box<[u8]>,
     len: usize,
 }
 
@@ -110,15 +120,13 @@ impl KeyBuf {
     #[inline]
     pub fn new(prefix: &Prefix, key: &[u8]) -> KeyBuf {
         let len = prefix.len() + key.len();
-        let mut b = KeyBuf { inline: [0; 64], heap: Vec::new(), len };
+        let mut b = KeyBuf { inline: [0; 64], heap: Box::default(), len };
         if len <= 64 {
             // All of it, of fixed length: the key overwrites what does not count.
             b.inline[..prefix.bytes.len()].copy_from_slice(&prefix.bytes);
             b.inline[prefix.len()..len].copy_from_slice(key);
         } else {
-            b.heap.reserve_exact(len);
-            b.heap.extend_from_slice(prefix.as_slice());
-            b.heap.extend_from_slice(key);
+            b.heap = [prefix.as_slice(), key].concat().into();
         }
         b
     }

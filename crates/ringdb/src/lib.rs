@@ -91,6 +91,7 @@ pub mod mutation;
 #[cfg(not(feature = "mutations"))]
 mod mutation;
 mod open_stores;
+mod operator;
 mod options;
 mod purpose;
 mod ranges;
@@ -115,6 +116,7 @@ pub use engineswap;
 pub use env::{Env, Join, SystemEnv};
 pub use error::{Error, ErrorKind, Result};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use operator::MergeOperator;
 pub use options::{Compression, Durability, KeyspaceOptions, Options, ReadOptions, WriteOptions};
 pub use purpose::NAMES as IO_PURPOSES;
 pub use salvage::{SalvageLoss, SalvageOptions, SalvageReport, salvage};

@@ -72,6 +72,8 @@ mutations! {
     SkipValidation "skip-validation",
     /// A flush leaves out the range tombstones of its memtables.
     ForgetRangesAtFlush "forget-ranges-at-flush",
+    /// A flush or compaction takes the operands of a key for all that there is of it.
+    MergeIntoNothing "merge-into-nothing",
     /// A range tombstone leaves the list although tables need it.
     DropRangesEarly "drop-ranges-early",
 }

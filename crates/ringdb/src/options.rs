@@ -4,6 +4,11 @@ mod calls;
 mod file;
 mod keyspace;
 
+use std::sync::Arc;
+
+use crate::operator::MergeOperator;
+use crate::operator::registry::Registry;
+
 pub use calls::{ReadOptions, WriteOptions};
 pub use keyspace::KeyspaceOptions;
 
@@ -110,6 +115,8 @@ pub struct Options {
     pub recover_damaged_log: bool,
     /// The fields that were set, whatever to: bit by [`Field`].
     given: u32,
+    /// Merge operators besides those that are built in.
+    operators: Registry,
 }
 
 impl Default for Options {
@@ -131,6 +138,7 @@ impl Default for Options {
             create_if_missing: true,
             recover_damaged_log: false,
             given: 0,
+            operators: Registry::default(),
         }
     }
 }
@@ -180,6 +188,7 @@ macro_rules! fields {
             pub fn over(self, below: Options) -> Options {
                 let default = Options::default();
                 let mut all = below;
+                all.operators.extend(self.operators.clone());
                 if self.has(Field::io) || self.io != default.io {
                     all = all.with_io(self.io.clone());
                 }
@@ -231,6 +240,24 @@ impl Options {
         self.give(Field::io)
     }
 
+    /// Registers a merge operator, for this open: keyspaces that have it ([`KeyspaceOptions::with_merge_operator`]) can
+    /// be read and merged into. One of the same name that was registered before, or is built in, is replaced.
+    ///
+    /// A store opens without the operators of its keyspaces, too. Then what needs one fails and says which: reading a
+    /// key with operands, and merging more into it. All else works, compactions included, which keep the operands.
+    ///
+    /// See [`crate::MergeOperator`] for an example.
+    #[must_use]
+    pub fn register_merge_operator(mut self, operator: impl MergeOperator) -> Self {
+        self.operators.add(Arc::new(operator));
+        self
+    }
+
+    /// The merge operators that are registered.
+    pub(crate) fn operators(&self) -> &Registry {
+        &self.operators
+    }
+
     fn give(mut self, field: Field) -> Self {
         self.given |= 1 << field as u32;
         self
@@ -249,6 +276,7 @@ impl Options {
             last_level_compression: is("last_level_compression").then_some(self.last_level_compression),
             block_bytes: is("block_bytes").then_some(self.block_bytes),
             filter_bits_per_key: is("filter_bits_per_key").then_some(self.filter_bits_per_key),
+            merge_operator: None,
         }
     }
 

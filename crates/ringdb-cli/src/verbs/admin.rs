@@ -92,13 +92,15 @@ fn describe(s: &Stats) -> String {
 fn describe_settings(k: &KeyspaceSettings) -> String {
     let o = &k.options;
     let name = |c: Option<Compression>| c.map_or(String::new(), |c| format!("{c:?}").to_lowercase());
+    let operator = o.merge_operator.as_ref().map(|m| format!("; merge operator {}", m.escape_debug()));
     format!(
-        "{}: compression {}, last level {}; blocks of {}; {} filter bits a key",
+        "{}: compression {}, last level {}; blocks of {}; {} filter bits a key{}",
         k.keyspace.escape_debug(),
         name(o.compression),
         name(o.last_level_compression),
         human_bytes(o.block_bytes.unwrap_or_default().into()),
-        o.filter_bits_per_key.unwrap_or_default()
+        o.filter_bits_per_key.unwrap_or_default(),
+        operator.unwrap_or_default()
     )
 }
 

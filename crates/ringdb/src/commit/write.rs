@@ -45,12 +45,12 @@ pub(crate) fn with_single<R>(single: Single<'_>, f: impl FnOnce(&Write<'_>) -> R
     front.varint(key.len() as u64);
     if key.len() <= 64 {
         front.push(key);
-        if kind == Kind::Put {
+        if kind.has_value() {
             front.varint(value.len() as u64);
         }
         return f(&Write { parts: &[front.as_slice(), value], count: 1, batches: 1, single: Some(single) });
     }
-    if kind == Kind::Put {
+    if kind.has_value() {
         middle.varint(value.len() as u64);
     }
     let parts = [front.as_slice(), key, middle.as_slice(), value];

@@ -5,6 +5,7 @@
 //! - [`flush`]: memtables into tables.
 //! - [`pick`]: what to compact next, pure functions on the tables' descriptions.
 //! - [`run`]: merges, split over several threads.
+//! - [`fold`]: operands of merge operators become fewer, or values.
 //! - [`visibility`]: which versions are kept.
 //! - [`backpressure`]: how writers are slowed when all this falls behind.
 //!
@@ -13,6 +14,7 @@
 
 pub(crate) mod backpressure;
 pub(crate) mod flush;
+mod fold;
 pub(crate) mod helpers;
 mod input;
 mod memory;
@@ -31,6 +33,7 @@ use engineswap::Io;
 use crate::cache::Charge;
 use crate::cursor::Cursor;
 use crate::key::Seq;
+use crate::operator::registry::Operator;
 use crate::ranges::{RangeState, RangeTombstone};
 use crate::settings::SettingsMap;
 use crate::table::TableParts;
@@ -106,6 +109,10 @@ pub(crate) trait CompactionEnv: Send + Sync + 'static {
     fn views(&self) -> Vec<Seq>;
     /// Ids of dropped keyspaces whose entries may still be in tables.
     fn dropped_keyspaces(&self) -> Vec<u32>;
+    /// The merge operator for an internal key.
+    fn operator(&self, _internal: &[u8]) -> Option<Operator> {
+        None
+    }
     /// A file number that was never given out before.
     fn new_file_number(&self) -> u64;
     /// What stays in memory of a table: its file, index and filter.

@@ -17,6 +17,7 @@ use crate::Result;
 use crate::cache::Charge;
 use crate::files::FileKind;
 use crate::key::{Kind, Seq};
+use crate::operator::registry::Operator;
 use crate::settings::SettingsMap;
 use crate::table::Reads;
 use crate::table::meta::TableMeta;
@@ -111,6 +112,11 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
             region: 0,
             last_level: level == LAST,
         }
+    }
+
+    /// The merge operator for an internal key, if the store knows what it does.
+    pub fn operator(&self, internal: &[u8]) -> Option<Operator> {
+        self.store.operator(internal).filter(|o| o.code().is_ok())
     }
 
     /// Adds a version. `new_key`: its key is not that of the version before.

@@ -4,6 +4,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
+use super::fold::{Fold, Met};
 use super::helpers::Helpers;
 use super::input::{RunScan, split_keys};
 use super::memory::Memory;
@@ -104,14 +105,27 @@ pub(crate) fn copy_visible<T: CompactionEnv>(
 ) -> Result<u64> {
     let mut entries = 0;
     let mut until_look = CANCEL_EVERY;
+    let mut fold = Fold::default();
     while cursor.valid() {
         let (key, seq, kind) = (cursor.key(), cursor.seq(), cursor.kind());
         if to.is_some_and(|to| key >= to) {
             break;
         }
-        if let Fate::Keep(seq) = visibility.fate(key, seq, kind, |k| bottom.is(k)) {
-            cursor.load_value()?;
-            out.add(cursor.key(), seq, kind, cursor.value(), visibility.is_new_key())?;
+        if fold.is_open() {
+            fold.come_to(key, bottom, out)?;
+        }
+        match visibility.fate(key, seq, kind, |k| bottom.is(k)) {
+            Fate::Drop => {}
+            Fate::Keep(seq) => {
+                cursor.load_value()?;
+                fold.stop(out)?;
+                out.add(cursor.key(), seq, kind, cursor.value(), visibility.is_new_key())?;
+            }
+            fate => {
+                cursor.load_value()?;
+                let version = Met { key: cursor.key(), seq, kind, value: cursor.value() };
+                fold.meet(fate, &version, visibility.is_new_key(), bottom, out)?;
+            }
         }
         entries += 1;
         cursor.next()?;
@@ -123,6 +137,7 @@ pub(crate) fn copy_visible<T: CompactionEnv>(
             }
         }
     }
+    fold.end_of_key(bottom, out)?;
     Ok(entries)
 }
 

@@ -27,7 +27,17 @@ pub(crate) enum Fate {
     Keep(Seq),
     /// Not written.
     Drop,
+    /// An operand: it is merged with what follows of its key, as far as that has the same [`Stripe`]. With the lowest
+    /// number that the result may have.
+    Operand(Stripe, Seq),
+    /// What the operands before are merged into: no view sees one without the other.
+    Base,
+    /// Hidden from all who see the operands before: they are merged into nothing.
+    NoBase,
 }
+
+/// Between which views a version lies.
+pub(crate) type Stripe = usize;
 
 /// Decides the fate of versions that come in order: key ascending, then newest first.
 #[derive(Debug)]
@@ -42,6 +52,8 @@ pub(crate) struct Visibility {
     new_key: bool,
     /// Stripe of the key's last kept or hidden version; `usize::MAX` before the first.
     stripe: usize,
+    /// What was kept last are operands: what follows in the stripe is seen with them.
+    open: bool,
     /// The whole key is dropped: its keyspace is.
     in_dropped: bool,
     /// The prefix of the last keyspace that was looked up.
@@ -68,6 +80,7 @@ impl Visibility {
             started: false,
             new_key: false,
             stripe,
+            open: false,
             in_dropped: false,
             looked_up: None,
             ranges: None,
@@ -101,6 +114,7 @@ impl Visibility {
             self.key.clear();
             self.key.extend_from_slice(key);
             self.stripe = usize::MAX;
+            self.open = false;
             if !self.dropped.is_empty() {
                 self.look_up_keyspace();
             }
@@ -116,24 +130,34 @@ impl Visibility {
             may_be_0 = older == 0;
             if let Some(&t) = covering.get(older) {
                 if self.stripe_of(t) == stripe && stripe < self.views.len() {
-                    return Fate::Drop;
+                    let ends = std::mem::take(&mut self.open) && stripe == self.stripe;
+                    return if ends { Fate::NoBase } else { Fate::Drop };
                 }
                 self.blocked = Some(self.blocked.map_or(t, |b| b.min(t)));
             }
         }
         // What is newer than every view is not published yet: a view may still come between any two.
-        if stripe == self.stripe && stripe < self.views.len() {
+        let joins = stripe == self.stripe && stripe < self.views.len();
+        if joins && !self.open {
             return Fate::Drop;
+        }
+        if joins && kind != Kind::Merge {
+            self.open = false;
+            return Fate::Base;
         }
         // The first of a key may have gone: a range tombstone hides it, and an older one not from an older view.
         self.new_key = self.stripe == usize::MAX;
         self.stripe = stripe;
+        self.open = kind == Kind::Merge;
+        if self.open && stripe < self.views.len() {
+            return Fate::Operand(stripe, if stripe == 0 && may_be_0 { 0 } else { seq });
+        }
         // Older versions of the key that follow are in this oldest stripe too: none of them is kept.
         if stripe == 0 && bottom(key) {
             return match kind {
                 Kind::Delete => Fate::Drop,
-                Kind::Put if may_be_0 => Fate::Keep(0),
-                Kind::Put => Fate::Keep(seq),
+                _ if may_be_0 => Fate::Keep(0),
+                _ => Fate::Keep(seq),
             };
         }
         Fate::Keep(seq)

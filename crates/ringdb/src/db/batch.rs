@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::delete_range;
 use super::keyspace::Keyspace;
-use super::keyspaces::KeyspaceState;
+use super::keyspaces::{KeyspaceState, Keyspaces};
 use crate::bounds;
 use crate::key::{Kind, MAX_BATCH_BYTES, MAX_KEY_BYTES, Prefix, check_limits};
-use crate::log::payload;
+use crate::log::payload::{self, Op};
+use crate::operator::registry::Operators;
 use crate::{Error, KeyRange, Result};
 
 /// Writes that happen together or not at all, in any keyspaces of one store, in the order they were added.
@@ -37,6 +38,8 @@ pub struct WriteBatch {
     keyspaces: Vec<Arc<KeyspaceState>>,
     /// The first thing wrong with the batch, told at commit.
     invalid: Option<String>,
+    /// There are operands, for which keyspaces need an operator.
+    merges: bool,
 }
 
 impl WriteBatch {
@@ -65,6 +68,45 @@ impl WriteBatch {
     pub fn delete_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) {
         self.touch(keyspace);
         self.add(&keyspace.state().prefix, Kind::Delete, key.as_ref(), b"");
+    }
+
+    /// Merges an operand into a key of the default keyspace; see [`crate::Keyspace::merge`]. An operand that its
+    /// operator refuses, or a keyspace without one, makes the commit fail with [`Error::Invalid`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// db.keyspace("default")?.alter(&ringdb::KeyspaceOptions::default().with_merge_operator("max"))?;
+    /// let mut batch = ringdb::WriteBatch::new();
+    /// batch.merge("seen", "2026-11-21");
+    /// batch.merge("seen", "2026-11-20");
+    /// db.write(batch, &ringdb::WriteOptions::default())?;
+    /// assert_eq!(db.get("seen")?.as_deref(), Some(&b"2026-11-21"[..]));
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
+        self.merges = true;
+        self.add(&Prefix::new(0), Kind::Merge, key.as_ref(), operand.as_ref());
+    }
+
+    /// Merges an operand into a key of a keyspace; see [`WriteBatch::merge`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// let counts = db.keyspace_with("counts", &ringdb::KeyspaceOptions::default().with_merge_operator("add"))?;
+    /// let mut batch = ringdb::WriteBatch::new();
+    /// for word in ["to", "be", "or", "not", "to", "be"] {
+    ///     batch.merge_in(&counts, word, 1u64.to_le_bytes());
+    /// }
+    /// db.write(batch, &ringdb::WriteOptions::default())?;
+    /// assert_eq!(counts.get("be")?.as_deref(), Some(&2u64.to_le_bytes()[..]));
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn merge_in(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
+        self.touch(keyspace);
+        self.merges = true;
+        self.add(&keyspace.state().prefix, Kind::Merge, key.as_ref(), operand.as_ref());
     }
 
     /// Deletes the keys of a range of the default keyspace: those that are there and those that the batch has put
@@ -146,6 +188,7 @@ impl WriteBatch {
         self.count = 0;
         self.keyspaces.clear();
         self.invalid = None;
+        self.merges = false;
     }
 
     /// Bytes of keys and values, with their framing.
@@ -190,8 +233,25 @@ impl WriteBatch {
         self.invalid.get_or_insert_with(|| e.to_string());
     }
 
-    /// Whether the batch can be committed to the store with this identity.
-    pub(crate) fn check(&self, store: u64) -> Result<()> {
+    /// Whether the batch can be committed to the store with these keyspaces.
+    pub(super) fn check(&self, keyspaces: &Keyspaces) -> Result<()> {
+        self.check_store(keyspaces.store())?;
+        if self.merges { self.check_operands(keyspaces.operators()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn check_operands(&self, operators: &Operators) -> Result<()> {
+        let operands = payload::decode(&self.ops).filter_map(|op| match op {
+            Ok(Op::Version { kind: Kind::Merge, key, value }) => Some((key, value)),
+            _ => None,
+        });
+        for (key, operand) in operands {
+            operators.check(key, operand)?;
+        }
+        Ok(())
+    }
+
+    fn check_store(&self, store: u64) -> Result<()> {
         if let Some(why) = &self.invalid {
             return Err(Error::Invalid(why.clone()));
         }
@@ -206,7 +266,7 @@ impl WriteBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::payload::{Op, decode};
+    use crate::log::payload::decode;
 
     #[test]
     fn operations_come_back_in_order() {
@@ -231,10 +291,10 @@ mod tests {
     fn too_long_a_key_fails_the_commit() {
         let mut b = WriteBatch::new();
         b.put(vec![0; MAX_KEY_BYTES], "fits");
-        assert!(b.check(1).is_ok());
+        assert!(b.check_store(1).is_ok());
         b.put(vec![0; MAX_KEY_BYTES + 1], "does not");
-        assert!(b.check(1).unwrap_err().to_string().contains("65536"));
+        assert!(b.check_store(1).unwrap_err().to_string().contains("65536"));
         b.clear();
-        assert!(b.check(1).is_ok());
+        assert!(b.check_store(1).is_ok());
     }
 }

@@ -17,6 +17,7 @@ use crate::compaction::{Change, CompactionEnv, Frozen, Levels};
 use crate::files::FileKind;
 use crate::key::Seq;
 use crate::memtable::{MemCursor, Memtable};
+use crate::operator::registry::Operator;
 use crate::ranges::RangeState;
 use crate::settings::SettingsMap;
 use crate::store_dir::StoreDir;
@@ -88,6 +89,9 @@ impl CompactionEnv for StoreCompactionEnv {
         self.views.readable()
     }
 
+    fn operator(&self, internal: &[u8]) -> Option<Operator> {
+        self.keyspaces.operators().of_key(internal)
+    }
     fn dropped_keyspaces(&self) -> Vec<u32> {
         self.keyspaces.dropped()
     }

@@ -76,6 +76,14 @@ impl Core {
         self.write_side()?.commit_one(keyspace, kind, key, value, self.options.durability)
     }
 
+    /// Commits an operand.
+    pub fn merge_one(&self, keyspace: &KeyspaceState, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.write_side()?;
+        keyspace.check()?;
+        self.keyspaces.operators().check(keyspace.prefix.as_slice(), operand)?;
+        self.commit_one(keyspace, Kind::Merge, key, operand)
+    }
+
     /// Commits a batch: a payload of `count` operations.
     pub fn commit_batch(&self, payload: &[u8], count: u32, options: &WriteOptions) -> Result<()> {
         let durability = options.durability.unwrap_or(self.options.durability);

@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::cover::{Covered, Skip};
+use super::resolve::{add_operand, first_operand};
 use super::source::Source;
 use super::view::{View, Views};
 use crate::bounds::Bounds;
@@ -17,6 +18,7 @@ use crate::coding::same_bytes;
 use crate::cursor::{Cursor, ReverseCursor, key_head};
 use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
+use crate::operator::operands::Operands;
 use crate::table::cursor::SeekTo;
 use crate::{Error, ReadOptions, Result, Value};
 
@@ -83,12 +85,16 @@ struct Front {
     spent: bool,
     /// Where it goes from there, if not to the next version.
     skip: Option<Box<Skip>>,
+    /// Of the key that it has come to, while older versions of it are wanted.
+    operands: Option<Box<Operands>>,
 }
 
 struct Back {
     merge: MergeCursor<Source>,
     /// The newest visible version so far of `key`: `Some(None)` is a tombstone.
     newest: Option<Option<Value>>,
+    /// Operands that are newer than that.
+    operands: Option<Box<Operands>>,
     key: Vec<u8>,
 }
 
@@ -239,7 +245,7 @@ impl Merged {
     #[inline]
     fn next(&mut self) -> Result<Option<(Value, Value)>> {
         if self.front.is_none() {
-            self.front = Some(Front { merge: self.merge(true)?, spent: false, skip: None });
+            self.front = Some(Front::new(self.merge(true)?));
         }
         match self.forward(|_, _| true)? {
             Forward::Pair(key, value) => Ok(Some((key, value))),
@@ -254,7 +260,7 @@ impl Merged {
         &mut self,
         mut ready: impl FnMut(&mut MergeCursor<Source>, Option<&mut Skip>) -> bool,
     ) -> Result<Forward> {
-        let Some(Front { merge, spent, skip }) = &mut self.front else { return Ok(Forward::End) };
+        let Some(Front { merge, spent, skip, operands }) = &mut self.front else { return Ok(Forward::End) };
         let mut leave = std::mem::take(spent);
         loop {
             if leave {
@@ -268,6 +274,13 @@ impl Merged {
                 }
             }
             leave = true;
+            if operands.is_some() {
+                match self.covered.gather(merge, &self.front_key, operands)? {
+                    None => continue,
+                    // What the merge stands on is older, or of another key: the next call goes on from it.
+                    Some(value) => return Ok(Forward::Pair(self.user_key(), value)),
+                }
+            }
             if !merge.valid() {
                 return Ok(Forward::End);
             }
@@ -291,8 +304,14 @@ impl Merged {
                 *skip = self.covered.skip_ahead(&self.front_key, merge.current_source());
                 continue;
             }
-            if merge.kind() == Kind::Delete {
-                continue;
+            if merge.kind() != Kind::Put {
+                if merge.kind() == Kind::Delete {
+                    continue;
+                }
+                if self.values {
+                    *operands = Some(first_operand(&self.view, merge)?);
+                    continue;
+                }
             }
             *spent = true;
             let key = key.get(self.prefix_len..).unwrap_or_default();
@@ -301,11 +320,17 @@ impl Merged {
         }
     }
 
+    /// The key that the front end has come to, as the caller knows it.
+    fn user_key(&self) -> Value {
+        Value::copy_from(self.front_key.get(self.prefix_len..).unwrap_or_default())
+    }
+
     fn next_back(&mut self) -> Result<Option<(Value, Value)>> {
         if self.back.is_none() {
-            self.back = Some(Back { merge: self.merge(false)?, newest: None, key: Vec::new() });
+            let merge = self.merge(false)?;
+            self.back = Some(Back { merge, newest: None, operands: None, key: Vec::new() });
         }
-        let Some(Back { merge, newest, key }) = &mut self.back else { return Ok(None) };
+        let Some(Back { merge, newest, operands, key }) = &mut self.back else { return Ok(None) };
         loop {
             // Versions of a key come oldest first: the last visible one before the key changes is the newest.
             let here = merge.valid().then(|| merge.key()).filter(|here| {
@@ -316,6 +341,10 @@ impl Merged {
                 && let Some(found) = newest.take()
             {
                 self.back_key.clone_from(key);
+                let found = match operands.take() {
+                    None => found,
+                    Some(operands) => Some(operands.resolve(key, found.as_deref())?.into()),
+                };
                 if let Some(value) = found {
                     let key = key.get(self.prefix_len..).unwrap_or_default();
                     return Ok(Some((Value::copy_from(key), value)));
@@ -329,12 +358,18 @@ impl Merged {
                     key.extend_from_slice(here);
                 }
                 let hidden = self.covered.any() && self.covered.hides_behind(key, merge.seq());
-                let there = merge.kind() == Kind::Put && !hidden;
+                let there = merge.kind() != Kind::Delete && !hidden;
                 let values = self.values;
-                *newest = Some(there.then(|| match values {
-                    true => Value::copy_from(merge.value()),
-                    false => Value::default(),
-                }));
+                if there && values && merge.kind() == Kind::Merge {
+                    add_operand(&self.view, operands, key, merge.value())?;
+                    newest.get_or_insert(None);
+                } else {
+                    *operands = None;
+                    *newest = Some(there.then(|| match values {
+                        true => Value::copy_from(merge.value()),
+                        false => Value::default(),
+                    }));
+                }
                 if hidden && let Some(skip) = self.covered.skip_behind(key, merge.current_source()) {
                     merge.move_current(|source| skip.back(source))?;
                     continue;
@@ -342,6 +377,12 @@ impl Merged {
             }
             merge.prev()?;
         }
+    }
+}
+
+impl Front {
+    fn new(merge: MergeCursor<Source>) -> Front {
+        Front { merge, spent: false, skip: None, operands: None }
     }
 }
 

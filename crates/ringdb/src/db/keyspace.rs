@@ -79,6 +79,32 @@ impl Keyspace {
         self.core().commit_one(&self.state, Kind::Delete, key.as_ref(), b"")
     }
 
+    /// Merges an operand into the value of a key, without reading it: the keyspace's merge operator makes one of both
+    /// when the key is read, or compacted. The key need not be there.
+    ///
+    /// As cheap as a put. Reads merge the operands that they meet; flushes and compactions make few of many, or a
+    /// value.
+    /// A key that exists only of operands counts as there, in [`Keyspace::contains_key`] and iterators too.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] if the keyspace has no operator ([`KeyspaceOptions::with_merge_operator`]), this open
+    /// does not know it ([`crate::Options::register_merge_operator`]), or it refuses the operand (`add` takes 8 bytes);
+    /// otherwise as [`Keyspace::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// let visits = db.keyspace_with("visits", &ringdb::KeyspaceOptions::default().with_merge_operator("add"))?;
+    /// visits.merge("index.html", 1u64.to_le_bytes())?;
+    /// visits.merge("index.html", 41u64.to_le_bytes())?;
+    /// let count = visits.get("index.html")?.expect("a count");
+    /// assert_eq!(u64::from_le_bytes(count.as_slice().try_into().expect("8 bytes")), 42);
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.core().merge_one(&self.state, key.as_ref(), operand.as_ref())
+    }
+
     /// Deletes the keys of a range: at the same cost however many there are, and atomically.
     ///
     /// The range is written as one tombstone, which every read respects at once. Compactions then remove what it covers

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::key::Prefix;
 use crate::manifest::{ManifestState, Remembered, VersionEdit};
+use crate::operator::registry::{Operators, Registry};
 use crate::options::KeyspaceOptions;
 use crate::settings::{SettingsMap, TableSettings};
 use crate::stats::KeyspaceSettings;
@@ -68,6 +69,8 @@ pub(crate) struct Keyspaces {
     store: u64,
     default: Arc<KeyspaceState>,
     named: Mutex<Named>,
+    registry: Registry,
+    operators: Arc<Operators>,
 }
 
 /// All but the default one.
@@ -105,6 +108,11 @@ fn map(settings: &BTreeMap<u32, Remembered>, live: impl Iterator<Item = u32>) ->
     SettingsMap::new(store, live.into_iter().map(|id| (id, own(id))))
 }
 
+/// The names of merge operators, by the keyspaces that have one of their own; of the store, under id 0.
+fn operator_names(settings: &BTreeMap<u32, Remembered>) -> impl Iterator<Item = (u32, &str)> {
+    settings.iter().filter_map(|(id, s)| Some((*id, s.known.merge_operator.as_deref()?)))
+}
+
 /// How the tables of a store in this state are written.
 pub(super) fn settings_map(state: &ManifestState) -> SettingsMap {
     map(&state.settings, state.keyspaces.keys().copied())
@@ -112,11 +120,15 @@ pub(super) fn settings_map(state: &ManifestState) -> SettingsMap {
 
 impl Keyspaces {
     /// As the manifest has them.
-    pub fn new(store: u64, state: &ManifestState) -> Keyspaces {
+    pub fn new(store: u64, state: &ManifestState, registry: &Registry) -> Keyspaces {
         let live = state.keyspaces.iter();
         let live =
             live.map(|(&id, name)| (name.clone(), Arc::new(KeyspaceState::new(store, id, name)))).collect();
+        let operators = Arc::new(Operators::default());
+        operators.set(registry, operator_names(&state.settings));
         Keyspaces {
+            registry: registry.clone(),
+            operators,
             store,
             default: Arc::new(KeyspaceState::new(store, 0, DEFAULT)),
             named: Mutex::new(Named {
@@ -145,7 +157,25 @@ impl Keyspaces {
         named.next_id = state.next_keyspace_id.max(1);
         named.dropped = state.dropped.clone();
         named.settings = state.settings.clone();
-        named.make_map();
+        self.settings_changed(named);
+    }
+
+    /// The merge operators of all, now and as they change.
+    pub fn operators(&self) -> &Arc<Operators> {
+        &self.operators
+    }
+
+    /// Fails for a merge operator that this open does not know; with `id`, also if that keyspace has another one:
+    /// there may be operands for it.
+    fn check_operator(&self, id: Option<u32>, given: &KeyspaceOptions) -> Result<()> {
+        let Some(name) = &given.merge_operator else { return Ok(()) };
+        self.registry.find(name).code()?;
+        match id.and_then(|id| self.options_of(id).merge_operator) {
+            Some(has) if has != *name => Err(Error::Invalid(format!(
+                "the keyspace has the merge operator '{has}', and keeps it: make another keyspace for '{name}'"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// The identity of the open store.
@@ -185,6 +215,7 @@ impl Keyspaces {
         options: &KeyspaceOptions,
         record: impl FnOnce(&VersionEdit) -> Result<()>,
     ) -> Result<Arc<KeyspaceState>> {
+        self.check_operator(None, options)?;
         let id = lock(&self.named).next_id;
         if id == u32::MAX {
             return Err(Error::Invalid("the store has used up all ids of keyspaces".into()));
@@ -199,7 +230,7 @@ impl Keyspaces {
         named.next_id = id + 1;
         named.live.insert(name.into(), state.clone());
         named.settings.extend(own);
-        named.make_map();
+        self.settings_changed(&mut named);
         Ok(state)
     }
 
@@ -217,7 +248,11 @@ impl Keyspaces {
     pub fn options_of(&self, id: u32) -> KeyspaceOptions {
         let named = lock(&self.named);
         let store = named.store_settings();
-        named.settings.get(&id).map_or(store, |s| store.with(&s.known)).to_options()
+        let own = named.settings.get(&id).map(|s| &s.known);
+        let mut all = own.map_or(store, |own| store.with(own)).to_options();
+        let operator_of = |id: u32| named.settings.get(&id).and_then(|s| s.known.merge_operator.clone());
+        all.merge_operator = operator_of(id).or_else(|| operator_of(0));
+        all
     }
 
     /// Those of all, the default one first.
@@ -247,11 +282,12 @@ impl Keyspaces {
         given: &KeyspaceOptions,
         record: impl FnOnce(&VersionEdit) -> Result<()>,
     ) -> Result<()> {
+        self.check_operator(Some(id), given)?;
         let own = lock(&self.named).settings.get(&id).cloned().unwrap_or_default().with(given);
         record(&VersionEdit { settings: vec![(id, own.clone())], ..VersionEdit::default() })?;
         let mut named = lock(&self.named);
         named.settings.insert(id, own);
-        named.make_map();
+        self.settings_changed(&mut named);
         Ok(())
     }
 
@@ -265,8 +301,13 @@ impl Keyspaces {
         named.live.remove(name);
         named.dropped.insert(state.id);
         named.settings.remove(&state.id);
-        named.make_map();
+        self.settings_changed(&mut named);
         Ok(true)
+    }
+
+    fn settings_changed(&self, named: &mut Named) {
+        named.make_map();
+        self.operators.set(&self.registry, operator_names(&named.settings));
     }
 
     /// Fails for the default one, which cannot be dropped, and for what cannot be a name.

@@ -8,6 +8,8 @@
 //!
 //! A caller with many keys drives the stages of a step itself, so that what several lookups wait for overlaps.
 
+mod operands;
+
 use std::sync::Arc;
 
 use latchfree::epoch::Guard;
@@ -16,6 +18,7 @@ use latchfree::prefetch;
 use super::table_map::Ahead;
 use super::view::View;
 use crate::key::{self, KeyBuf, Kind, Prefix, Seq};
+use crate::operator::operands::Operands;
 use crate::purpose;
 use crate::table::block::{BlockView, Find};
 use crate::table::fetch::Block;
@@ -57,6 +60,8 @@ pub(super) struct Lookup {
     /// The newest range tombstone that covers the key as of `seq`, 0 if there is none: what is older is deleted.
     cover: Seq,
     walk: Walk,
+    /// Newer operands that were met; `seq` is below them then.
+    operands: Option<Box<Operands>>,
 }
 
 /// Where it is.
@@ -94,7 +99,7 @@ impl Lookup {
         // The filters are on their way while the memtables are asked.
         let tables = Ahead::new(view.tables(), key.as_slice(), hash);
         let cover = if view.has_ranges() { view.newest_range(key.as_slice(), seq) } else { 0 };
-        Lookup { key, hash, seq, cover, walk: Walk { tables, table: 0, at: At::Memtables } }
+        Lookup { key, hash, seq, cover, walk: Walk { tables, table: 0, at: At::Memtables }, operands: None }
     }
 
     /// The internal key.
@@ -114,14 +119,14 @@ impl Lookup {
     #[inline]
     fn go_on(&mut self, view: &View, guard: &Guard<'_>, probes: &mut Probes) -> Result<Step> {
         assert!(!matches!(self.walk.at, At::Done), "an answered lookup goes on");
-        if let Some(answer) = self.ask_memtables(view) {
+        if let Some(answer) = self.ask_memtables(view)? {
             return Ok(Step::Done(answer));
         }
         loop {
             if let At::Tables = self.walk.at
                 && !self.next_table(view, probes)
             {
-                return Ok(Step::Done(None));
+                return Ok(Step::Done(self.nothing_older(copied)?));
             }
             if let At::Index(probe) = self.walk.at {
                 let block = self.table(view).index().finish(probe, self.key.as_slice());
@@ -140,8 +145,11 @@ impl Lookup {
     }
 
     /// Takes the block that it needs; the answer if that is in it. If not, the next step goes on behind it.
-    pub fn give(&mut self, view: &View, block: &Block) -> Option<Option<Value>> {
-        self.give_with(view, block, |value| block.value(value))
+    pub fn give(&mut self, view: &View, block: &Block) -> Result<Option<Option<Value>>> {
+        self.give_with(view, block, |value, lies| match lies {
+            Lies::Stored => block.value(value),
+            Lies::Made => Value::copy_from(value),
+        })
     }
 
     #[inline]
@@ -149,10 +157,10 @@ impl Lookup {
         &mut self,
         view: &View,
         block: &Block,
-        make: impl FnOnce(&[u8]) -> Value,
-    ) -> Option<Option<Value>> {
+        make: impl FnOnce(&[u8], Lies) -> Value,
+    ) -> Result<Option<Option<Value>>> {
         let (table, number) = self.needed(view);
-        self.search(table, number, block.bytes(), make)
+        self.search(view, (table, number), block.bytes(), make)
     }
 
     /// Takes the lookup to its end without a guard of the epoch: blocks are held while they are looked at. The answer
@@ -178,15 +186,15 @@ impl Lookup {
     ) -> Result<Option<Value>> {
         // An answer ends the lookup: it is called once at most.
         let mut make = Some(make);
-        let mut make = |value: &[u8]| make.take().map_or_else(Value::default, |make| make(value));
-        if let Some(answer) = self.ask_memtables_with(view, &mut make) {
+        let mut make = |value: &[u8], _| make.take().map_or_else(Value::default, |make| make(value));
+        if let Some(answer) = self.ask_memtables_with(view, &mut make)? {
             return Ok(answer);
         }
         loop {
             if let At::Tables = self.walk.at
                 && !self.next_table(view, probes)
             {
-                return Ok(None);
+                return self.nothing_older(make);
             }
             while self.descend(view) {}
             let At::Block(number) = self.walk.at else { continue };
@@ -199,7 +207,7 @@ impl Lookup {
                     if fill_cache { table.keep(number, block) } else { block }
                 }
             };
-            if let Some(answer) = self.give_with(view, &block, &mut make) {
+            if let Some(answer) = self.give_with(view, &block, &mut make)? {
                 return Ok(answer);
             }
         }
@@ -207,7 +215,7 @@ impl Lookup {
 
     /// Calls `f` with every block that is not in memory and would be needed if none of them held the key.
     pub fn look_ahead<'v>(&mut self, view: &'v View, guard: &Guard<'_>, mut f: impl FnMut(&'v Table, u32)) {
-        let here = self.walk;
+        let (here, seq, operands) = (self.walk, self.seq, self.operands.take());
         // What cannot be read is reported when it is needed.
         while let Ok(Step::Needs) = self.go_on(view, guard, &mut Probes::default()) {
             let (table, number) = self.needed(view);
@@ -216,7 +224,7 @@ impl Lookup {
             }
             self.walk.at = At::Tables;
         }
-        self.walk = here;
+        (self.walk, self.seq, self.operands) = (here, seq, operands);
     }
 
     /// Takes a lookup that needs a block to its end. Blocks come from `local`, the cache, or the disk, one at a time.
@@ -229,12 +237,12 @@ impl Lookup {
         loop {
             let (table, number) = self.needed(view);
             let answer = if let Some(block) = local(table, number) {
-                self.give(view, block.as_ref().map_err(Error::clone)?)
+                self.give(view, block.as_ref().map_err(Error::clone)?)?
             } else if let Some(block) = table.cached_block(number) {
-                self.give(view, &block)
+                self.give(view, &block)?
             } else {
                 let block = table.read_block(number, fill_cache, purpose::USER_READ)?;
-                let answer = self.give(view, &block);
+                let answer = self.give(view, &block)?;
                 if fill_cache {
                     table.keep(number, block);
                 }
@@ -256,21 +264,27 @@ impl Lookup {
 
     /// The answer, if the memtables have one.
     #[inline]
-    pub fn ask_memtables(&mut self, view: &View) -> Option<Option<Value>> {
-        self.ask_memtables_with(view, Value::copy_from)
+    pub fn ask_memtables(&mut self, view: &View) -> Result<Option<Option<Value>>> {
+        self.ask_memtables_with(view, copied)
     }
 
     #[inline]
     fn ask_memtables_with(
         &mut self,
         view: &View,
-        make: impl FnOnce(&[u8]) -> Value,
-    ) -> Option<Option<Value>> {
-        let At::Memtables = self.walk.at else { return None };
+        make: impl FnOnce(&[u8], Lies) -> Value,
+    ) -> Result<Option<Option<Value>>> {
+        let At::Memtables = self.walk.at else { return Ok(None) };
         self.walk.at = At::Tables;
-        let entry = view.memtables().find_map(|m| m.get(self.key.as_slice(), self.hash, self.seq))?;
+        let newest = view.memtables().find_map(|m| m.get(self.key.as_slice(), self.hash, self.seq));
+        let Some(entry) = newest else { return Ok(None) };
+        if entry.kind == Kind::Merge {
+            return self.merge_memtables(view, make);
+        }
         self.walk.at = At::Done;
-        Some((entry.kind == Kind::Put && entry.seq >= self.cover).then(|| make(entry.value)))
+        Ok(Some(
+            (entry.kind == Kind::Put && entry.seq >= self.cover).then(|| make(entry.value, Lies::Stored)),
+        ))
     }
 
     /// From between tables to the index of the next one whose filter does not deny the key; false if there is none.
@@ -355,7 +369,7 @@ impl Lookup {
                 prefetch(bytes, 64 * line);
             }
             probes.hits += 1;
-            if let Some(answer) = self.search(table, number, bytes, Value::copy_from) {
+            if let Some(answer) = self.search(view, (table, number), bytes, copied)? {
                 return Ok(Some(Step::Done(answer)));
             }
         }
@@ -377,24 +391,42 @@ impl Lookup {
     #[inline]
     fn search(
         &mut self,
-        table: &Table,
-        number: u32,
+        view: &View,
+        (table, number): (&Table, u32),
         block: &[u8],
-        value: impl FnOnce(&[u8]) -> Value,
-    ) -> Option<Option<Value>> {
+        make: impl FnOnce(&[u8], Lies) -> Value,
+    ) -> Result<Option<Option<Value>>> {
         match BlockView::trusted(block).find(self.key.as_slice(), self.seq) {
             // Of a table that was ingested, the number is not in the block, and the key is there once.
             Find::Found(entry) if entry.seq + table.parts().given() > self.seq => self.walk.at = At::Tables,
             Find::Found(entry) => {
+                if (entry.kind == Kind::Merge) | self.operands.is_some() {
+                    return self.merge_block(view, (table, number), block, make);
+                }
                 self.walk.at = At::Done;
                 let there = entry.kind == Kind::Put && entry.seq + table.parts().given() >= self.cover;
-                return Some(there.then(|| value(entry.value)));
+                return Ok(Some(there.then(|| make(entry.value, Lies::Stored))));
             }
             Find::Next if number + 1 < table.index().blocks() => self.walk.at = At::Block(number + 1),
             Find::Next | Find::Absent => self.walk.at = At::Tables,
         }
-        None
+        Ok(None)
     }
+}
+
+/// Where the bytes of a value are.
+#[derive(Clone, Copy)]
+enum Lies {
+    /// Where the store has them.
+    Stored,
+    /// In memory of their own: they were merged.
+    Made,
+}
+
+/// A copy of a value.
+#[inline]
+fn copied(value: &[u8], _: Lies) -> Value {
+    Value::copy_from(value)
 }
 
 /// A lookup that waits for a block, with the view that keeps its tables: owns all that it needs, so that any thread may
@@ -439,7 +471,7 @@ impl Parked {
 
     /// Takes that block and goes on; the answer, or `None` if it needs another block now.
     pub fn give(&mut self, block: &Block) -> Result<Option<Option<Value>>> {
-        if let Some(answer) = self.lookup.give(&self.view, block) {
+        if let Some(answer) = self.lookup.give(&self.view, block)? {
             return Ok(Some(answer));
         }
         let collector = self.view.tables().table(0).slots().collector();

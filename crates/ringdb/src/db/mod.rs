@@ -53,6 +53,7 @@ mod recover;
 mod refresh;
 mod registered;
 mod remember;
+mod resolve;
 mod seek;
 #[cfg(test)]
 mod sim_life;
@@ -304,7 +305,7 @@ impl Db {
         let core = self.core();
         core.write_side()?;
         core.health.check_writable()?;
-        batch.check(core.keyspaces.store())?;
+        batch.check(&core.keyspaces)?;
         core.commit_batch(&batch.ops, batch.count, options)
     }
 
@@ -527,6 +528,28 @@ impl Db {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
         self.default.ingest(pairs)
+    }
+
+    /// Merges an operand into the value of a key of the default keyspace; see [`Keyspace::merge`].
+    ///
+    /// The default keyspace gets its merge operator as any other: by [`Keyspace::alter`]. It holds for all keyspaces
+    /// that have none of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Keyspace::merge`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// db.keyspace("default")?.alter(&ringdb::KeyspaceOptions::default().with_merge_operator("append: "))?;
+    /// db.merge("log", "opened")?;
+    /// db.merge("log", "read")?;
+    /// assert_eq!(db.get("log")?.as_deref(), Some(&b"opened read"[..]));
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        self.default.merge(key, operand)
     }
 
     /// Deletes the keys of a range: at the same cost however many there are, and atomically.

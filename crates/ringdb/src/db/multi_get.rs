@@ -111,7 +111,7 @@ impl Views {
             *slot = Some(Lookup::new(view, prefix, key, seq));
         }
         for (lookup, out) in lookups.iter_mut().flatten().zip(&mut out[first..]) {
-            if let Some(answer) = lookup.ask_memtables(view) {
+            if let Some(answer) = lookup.ask_memtables(view)? {
                 *out = answer;
             }
         }
@@ -141,6 +141,12 @@ impl Views {
                     Some(Step::Needs) => waiting.extend(slot.take().map(|lookup| (first + i, lookup))),
                     None => {}
                 }
+            }
+        }
+        // Those that wait are not here any more; the others have come to their ends.
+        for (i, slot) in lookups.iter_mut().enumerate() {
+            if let Some(lookup) = slot.as_mut().filter(|lookup| lookup.has_operands()) {
+                out[first + i] = lookup.merge_the_rest()?;
             }
         }
         probes.count(view);

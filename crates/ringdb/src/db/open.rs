@@ -174,7 +174,7 @@ fn try_read_only(
     let (recovered, options) = recovered?;
     let tree = TreeState::of_reader(&recovered.memtables, recovered.version);
     let damage = recovered.lost.or(recovered.broken);
-    let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state);
+    let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state, options.operators());
     let log = (recovered.memtables, recovered.tail, recovered.last_seq);
     let core = Core::new(
         (io.clone(), env.clone()),
@@ -228,7 +228,7 @@ fn take_over(
         .collect();
     let tree = TreeState::new(active.clone(), first_segment, immutables, version);
     let health = Health::new(files.home.latch().clone());
-    let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state);
+    let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state, options.operators());
     let mut core = Core::new((io, env), dir, options, health, tree, cache, last_seq, keyspaces, damage, None);
     let write_side = write_side(&core, files, (active, mem_writer), last_seq, held);
     write_side.flush_recovered()?;
@@ -322,13 +322,14 @@ impl Core {
         dir: &Path,
         options: Options,
         health: Arc<Health>,
-        tree: TreeState,
+        mut tree: TreeState,
         cache: Arc<Cache>,
         last_seq: Seq,
         keyspaces: Keyspaces,
         damage: Option<&Lost>,
         follower: Option<Follower>,
     ) -> Core {
+        tree.operators = Arc::clone(keyspaces.operators());
         let make = if follower.is_some() { Views::of_reader } else { Views::new };
         let views = Arc::new(make(cache.collector(), tree.view(), last_seq));
         let tree = LsmTree::new(tree, views.clone(), options.memtable_limit(), &cache);

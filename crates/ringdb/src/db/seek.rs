@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::cover::{Covered, Skip};
 use super::iter::internal_bounds;
+use super::resolve::{add_operand, first_operand};
 use super::source::Source;
 use super::view::{View, Views};
 use crate::bounds::Bounds;
@@ -11,6 +12,7 @@ use crate::coding::same_bytes;
 use crate::cursor::{Cursor as _, ReverseCursor as _};
 use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
+use crate::operator::operands::Operands;
 use crate::table::cursor::SeekTo;
 use crate::{Error, ReadOptions, Result};
 
@@ -44,7 +46,7 @@ pub struct Cursor {
 struct Open {
     merge: MergeCursor<Source>,
     /// What the merge is of. Dropped after it.
-    _view: Arc<View>,
+    view: Arc<View>,
     bounds: Arc<Bounds>,
     seq: Seq,
     /// What range tombstones hide.
@@ -54,7 +56,7 @@ struct Open {
     at: At,
     /// The internal key of the place, or that the last search has come by.
     key: Vec<u8>,
-    /// The value, if it came from the back.
+    /// The value, if it came from the back, or was merged.
     value: Vec<u8>,
     /// Where to seek.
     target: Vec<u8>,
@@ -66,6 +68,8 @@ enum At {
     Nowhere,
     /// On what the merge stands on, going forward.
     Front,
+    /// On `key` and `value`, which was merged; the merge, going forward, stands behind what it was merged of.
+    Merged,
     /// On `key` and `value`; the merge, going backward, has left them behind.
     Back,
 }
@@ -81,7 +85,7 @@ impl Views {
             state: Ok(Box::new(Open {
                 merge,
                 covered: Covered::new(&view, seq),
-                _view: view,
+                view,
                 bounds,
                 seq,
                 prefix_len: prefix.len(),
@@ -170,6 +174,7 @@ impl Cursor {
         self.go(|c| match c.at {
             At::Nowhere => Ok(false),
             At::Front => c.settle_forward(true),
+            At::Merged => c.settle_forward(false),
             At::Back => {
                 c.aim_at_place();
                 c.target.push(0);
@@ -186,7 +191,7 @@ impl Cursor {
         self.go(|c| match c.at {
             At::Nowhere => Ok(false),
             At::Back => c.settle_backward(),
-            At::Front => {
+            At::Front | At::Merged => {
                 c.aim_at_place();
                 c.seek_backward()
             }
@@ -282,8 +287,25 @@ impl Open {
                 skip = self.covered.skip_ahead(&self.key, self.merge.current_source());
                 continue;
             }
-            if self.merge.kind() != Kind::Delete {
+            if self.merge.kind() == Kind::Put {
                 self.at = At::Front;
+                return Ok(true);
+            }
+            if self.merge.kind() == Kind::Merge {
+                return self.merge_forward();
+            }
+        }
+    }
+
+    /// To the value that comes of the operand on which the merge stands and what is older.
+    #[cold]
+    fn merge_forward(&mut self) -> Result<bool> {
+        let mut operands = Some(first_operand(&self.view, &self.merge)?);
+        loop {
+            self.merge.next()?;
+            if let Some(value) = self.covered.gather(&self.merge, &self.key, &mut operands)? {
+                self.value = value.into_vec();
+                self.at = At::Merged;
                 return Ok(true);
             }
         }
@@ -294,11 +316,17 @@ impl Open {
     fn settle_backward(&mut self) -> Result<bool> {
         self.at = At::Nowhere;
         let (mut started, mut live) = (false, false);
+        // Whether `value` is that of the key, and what is to be merged into it.
+        let (mut put, mut operands): (bool, Option<Box<Operands>>) = (false, None);
         loop {
             let here = self.merge.valid().then(|| self.merge.key());
             let here = here.filter(|here| *here >= self.bounds.lower.as_slice());
             if started && here != Some(self.key.as_slice()) {
                 if live {
+                    if let Some(operands) = operands {
+                        let value = put.then_some(self.value.as_slice());
+                        self.value = operands.resolve(&self.key, value)?;
+                    }
                     self.at = At::Back;
                     return Ok(true);
                 }
@@ -309,10 +337,16 @@ impl Open {
                 if !started {
                     self.key.clear();
                     self.key.extend_from_slice(here);
-                    started = true;
+                    (started, put, operands) = (true, false, None);
                 }
                 let hidden = self.covered.any() && self.covered.hides_behind(&self.key, self.merge.seq());
                 live = self.merge.kind() != Kind::Delete && !hidden;
+                if live && self.merge.kind() == Kind::Merge {
+                    add_operand(&self.view, &mut operands, &self.key, self.merge.value())?;
+                    self.merge.prev()?;
+                    continue;
+                }
+                (put, operands) = (live, None);
                 if hidden && let Some(skip) = self.covered.skip_behind(&self.key, self.merge.current_source())
                 {
                     self.merge.move_current(|source| skip.back(source))?;

@@ -8,6 +8,7 @@ use crate::cache::{Cache, Charge, Owner};
 use crate::key::Seq;
 use crate::manifest::Version;
 use crate::memtable::Memtable;
+use crate::operator::registry::Operators;
 use crate::stats::Stats;
 use crate::sync::{Mutex, lock};
 use crate::table::Table;
@@ -31,6 +32,7 @@ pub(super) struct TreeState {
     /// Oldest first.
     pub immutables: VecDeque<Immutable>,
     pub version: Arc<Version<Table>>,
+    pub operators: Arc<Operators>,
     /// Flushes and the bytes that they wrote, counted when they become visible.
     flushes: u64,
     flush_written_bytes: u64,
@@ -70,7 +72,16 @@ impl TreeState {
         version: Version<Table>,
     ) -> TreeState {
         let version = Arc::new(version);
-        TreeState { active, active_segment, immutables, version, flushes: 0, flush_written_bytes: 0 }
+        let operators = Arc::default();
+        TreeState {
+            active,
+            active_segment,
+            immutables,
+            version,
+            operators,
+            flushes: 0,
+            flush_written_bytes: 0,
+        }
     }
 
     /// Of a store that is only read: `memtables` are oldest first, each with its newest sequence number.
@@ -81,7 +92,8 @@ impl TreeState {
 
     /// As readers see it.
     pub fn view(&self) -> View {
-        View::new(self.active.clone(), self.immutables_newest_first(), self.version.clone())
+        let view = View::new(self.active.clone(), self.immutables_newest_first(), self.version.clone());
+        view.with_operators(&self.operators)
     }
 
     /// How many memtables wait to be flushed; one that a large value has filled counts as often as it is larger than

@@ -17,6 +17,7 @@ use super::table_map::TableMap;
 use crate::key::Seq;
 use crate::manifest::Version;
 use crate::memtable::Memtable;
+use crate::operator::registry::{Operator, Operators};
 use crate::ranges::Ranges;
 use crate::sync::{Mutex, lock};
 use crate::table::reader::Table;
@@ -30,6 +31,8 @@ pub(crate) struct View {
     map: Arc<TableMap>,
     /// Range tombstones of the immutable memtables and the version.
     ranges: Ranges,
+    /// Of the keyspaces, as they are at any time.
+    operators: Arc<Operators>,
 }
 
 impl View {
@@ -41,14 +44,24 @@ impl View {
             "level 0 is newest first, other levels are disjoint and in key order"
         );
         let ranges = ranges_of(&immutables, &version);
-        View { active, immutables, version, map, ranges }
+        View { active, immutables, version, map, ranges, operators: Arc::default() }
+    }
+
+    /// The same with the merge operators of the store.
+    pub fn with_operators(self, operators: &Arc<Operators>) -> View {
+        View { operators: Arc::clone(operators), ..self }
+    }
+
+    /// The merge operator for an internal key.
+    pub fn operator(&self, internal: &[u8]) -> Option<Operator> {
+        self.operators.of_key(internal)
     }
 
     /// The same tables under other memtables.
     pub fn with_memtables(&self, active: Arc<Memtable>, immutables: Vec<Arc<Memtable>>) -> View {
         let (version, map) = (Arc::clone(&self.version), Arc::clone(&self.map));
         let ranges = ranges_of(&immutables, &version);
-        View { active, immutables, version, map, ranges }
+        View { active, immutables, version, map, ranges, operators: Arc::clone(&self.operators) }
     }
 
     /// The memtables, newest first.

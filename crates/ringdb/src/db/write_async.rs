@@ -44,7 +44,7 @@ impl WriteFuture {
     ) -> Poll<Result<()>> {
         let store = core.write_side()?;
         core.health.check_writable()?;
-        batch.check(core.keyspaces.store())?;
+        batch.check(&core.keyspaces)?;
         let durability = options.durability.unwrap_or(core.options.durability);
         let order = match (batch.is_empty(), durability) {
             (true, Durability::Sync) => Order::Sync,

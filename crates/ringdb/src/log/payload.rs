@@ -1,8 +1,8 @@
 //! The payload of a frame: the operations of one batch, or of several that were written together.
 //!
 //! A payload is a sequence of operations: `u8 kind, varint length, internal key`, and for a put
-//! `varint length, value`; or [`DELETE_RANGE`] and two internal keys, the first that is deleted and the first behind
-//! those. Each operation takes one sequence number, in order.
+//! `varint length, value`, for a merge the same with an operand; or [`DELETE_RANGE`] and two internal keys, the first
+//! that is deleted and the first behind those. Each operation takes one sequence number, in order.
 
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::key::{self, Kind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Prefix, Seq};
@@ -23,7 +23,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, prefix: &Prefix, kind: Kind, key: &[u8],
     put_varint(out, (prefix.len() + key.len()) as u64);
     out.extend_from_slice(prefix.as_slice());
     out.extend_from_slice(key);
-    if kind == Kind::Put {
+    if kind.has_value() {
         put_bytes(out, value);
     }
 }
@@ -32,7 +32,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, prefix: &Prefix, kind: Kind, key: &[u8],
 pub(crate) fn encode_internal(out: &mut Vec<u8>, kind: Kind, key: &[u8], value: &[u8]) {
     out.push(kind as u8);
     put_bytes(out, key);
-    if kind == Kind::Put {
+    if kind.has_value() {
         put_bytes(out, value);
     }
 }
@@ -111,12 +111,13 @@ fn take_op<'a>(rest: &mut Reader<'a>) -> std::result::Result<Op<'a>, &'static st
     }
     match kind {
         0 => Ok(Op::Version { kind: Kind::Delete, key, value: b"" }),
-        1 => {
+        1 | 2 => {
             let value = rest.bytes().ok_or("a value in a batch ends early")?;
             if value.len() > MAX_VALUE_BYTES {
                 return Err("a value in a batch is too long");
             }
-            Ok(Op::Version { kind: Kind::Put, key, value })
+            let kind = if kind == 1 { Kind::Put } else { Kind::Merge };
+            Ok(Op::Version { kind, key, value })
         }
         _ => Err("an unknown kind of operation in a batch"),
     }
@@ -157,9 +158,12 @@ mod tests {
         let mut b = Vec::new();
         encode_range(&mut b, b"\0a", b"\0c");
         encode(&mut b, &Prefix::new(0), Kind::Delete, b"x", b"");
+        encode(&mut b, &Prefix::new(0), Kind::Merge, b"x", b"y");
         let ops: Vec<Op<'_>> = decode(&b).map(|op| op.expect("an operation")).collect();
         assert_eq!(ops[0], Op::DeleteRange { start: b"\0a", end: b"\0c" });
         assert_eq!(ops[1], Op::Version { kind: Kind::Delete, key: b"\0x", value: b"" });
+        assert_eq!(ops[2], Op::Version { kind: Kind::Merge, key: b"\0x", value: b"y" });
+        assert_eq!(decode(&[3, 1, 0]).next(), Some(Err("an unknown kind of operation in a batch")));
         for (start, end) in [(&b"\0c"[..], &b"\0c"[..]), (b"\0d", b"\0c"), (b"", b"\0"), (b"\0", b"\xF9")] {
             let mut b = vec![DELETE_RANGE];
             put_bytes(&mut b, start);

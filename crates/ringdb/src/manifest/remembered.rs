@@ -13,6 +13,8 @@ mod number {
     pub const LAST_LEVEL_COMPRESSION: u64 = 2;
     pub const BLOCK_BYTES: u64 = 3;
     pub const FILTER_BITS_PER_KEY: u64 = 4;
+    /// Who does not know operands takes them for values.
+    pub const MERGE_OPERATOR: u64 = 65;
 }
 
 /// What is remembered of one keyspace; of the store, under the default keyspace.
@@ -55,6 +57,10 @@ impl Remembered {
             put_varint(out, *number);
             put_bytes(out, value);
         }
+        if let Some(name) = &k.merge_operator {
+            put_varint(out, number::MERGE_OPERATOR);
+            put_bytes(out, name.as_bytes());
+        }
     }
 
     /// Reads settings that fill `bytes`; the error says what is wrong.
@@ -87,6 +93,10 @@ impl Remembered {
             number::LAST_LEVEL_COMPRESSION => k.last_level_compression = Some(compression()?),
             number::BLOCK_BYTES => k.block_bytes = Some(small()?),
             number::FILTER_BITS_PER_KEY => k.filter_bits_per_key = Some(small()?),
+            number::MERGE_OPERATOR => {
+                let name = std::str::from_utf8(value).map_err(|_| impossible())?;
+                k.merge_operator = Some(name.into());
+            }
             n if (1..ESSENTIAL_FROM).contains(&n) => drop(self.others.insert(number, value.to_vec())),
             _ => {
                 return Err(format!(
@@ -130,7 +140,8 @@ pub(super) mod tests {
         let none = KeyspaceOptions::default()
             .with_compression(Compression::None)
             .with_last_level_compression(Compression::Lz4)
-            .with_filter_bits_per_key(0);
+            .with_filter_bits_per_key(0)
+            .with_merge_operator("append:;");
         for r in [sample(), Remembered::default(), none.into()] {
             assert_eq!(Remembered::decode(&encoded(&r)), Ok(r));
         }
@@ -149,6 +160,8 @@ pub(super) mod tests {
     fn what_cannot_be_is_refused_and_so_is_what_changes_reads() {
         for (bytes, part) in [
             (&[64, 0][..], "use a newer ringdb"),
+            (&[65, 1, 0xFF], "setting 65 is impossible"),
+            (&[65, 0], "1 to 255 bytes"),
             (&[1, 1, 3], "setting 1 is impossible"),
             (&[1, 2, 1, 0], "setting 1 is impossible"),
             (&[1, 0], "setting 1 is impossible"),

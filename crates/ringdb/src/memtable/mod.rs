@@ -144,6 +144,15 @@ impl Memtable {
         }
     }
 
+    /// The same and all that are older, newest first.
+    pub fn versions(&self, key: &[u8], hash: u64, seq: Seq) -> impl Iterator<Item = MemEntry<'_>> {
+        let newest = if self.bloom.may_contain(hash) { self.tree.get(key, &self.arena) } else { None };
+        let at = |pos: Option<u64>| Record::at(&self.arena, pos.filter(|pos| *pos != 0)?);
+        std::iter::successors(at(newest), move |r| at(Some(r.prev)))
+            .filter(move |r| r.seq <= seq)
+            .map(|r| MemEntry { seq: r.seq, kind: r.kind, value: r.value })
+    }
+
     /// Hints that the key with this hash is about to be asked for.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {

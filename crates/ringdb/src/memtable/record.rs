@@ -31,7 +31,11 @@ impl<'a> Record<'a> {
         let (prev, tag, lens) = (word(0), word(1), word(2));
         let (key, rest) = rest.split_at_checked(lens as u32 as usize)?;
         let value = rest.get(..(lens >> 32) as usize)?;
-        let kind = if tag & 1 == 0 { Kind::Delete } else { Kind::Put };
+        let kind = match tag as u8 {
+            0 => Kind::Delete,
+            1 => Kind::Put,
+            _ => Kind::Merge,
+        };
         Some(Record { prev, seq: tag >> 8, kind, key, value })
     }
 

@@ -62,10 +62,10 @@ fn filled(shapes: &[u64], n: u64, span: u64, seed: u64) -> (Arc<Memtable>, MemWr
         let shape = shapes[r.below(shapes.len() as u64) as usize];
         let number = r.below(span);
         let k = key(shape, number, &mut r);
-        let kind = if r.below(5) == 0 { Kind::Delete } else { Kind::Put };
+        let kind = [Kind::Delete, Kind::Merge, Kind::Put, Kind::Put, Kind::Put][r.below(5) as usize];
         let len = if r.below(300) == 0 { 5000 / LESS } else { r.below(40) };
         let value: Vec<u8> = (0..len).map(|_| seq as u8).collect();
-        insert(&mut w, &mut model, &k, seq, kind, if kind == Kind::Put { &value } else { b"" });
+        insert(&mut w, &mut model, &k, seq, kind, if kind.has_value() { &value } else { b"" });
     }
     assert_eq!(m.entries(), n);
     assert!(!m.is_empty() && m.bytes() > n * 24);

@@ -2,6 +2,7 @@
 
 use super::{Compression, check_block_bytes, check_filter_bits};
 use crate::Result;
+use crate::operator::registry::check_name;
 
 /// Settings of one keyspace, which the store remembers. Each is the keyspace's own, or that of the store (`None`).
 ///
@@ -41,6 +42,9 @@ pub struct KeyspaceOptions {
     pub block_bytes: Option<u32>,
     /// Bloom filter bits per key; 0 for no filters.
     pub filter_bits_per_key: Option<u32>,
+    /// The name of the merge operator: `add`, `max`, `append`, `append:SEPARATOR`, or a registered one; see
+    /// [`crate::MergeOperator`]. A keyspace that has one keeps it.
+    pub merge_operator: Option<String>,
 }
 
 impl KeyspaceOptions {
@@ -72,6 +76,27 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Sets the merge operator by its name.
+    ///
+    /// ```
+    /// use ringdb::{Db, KeyspaceOptions, Options};
+    ///
+    /// # fn main() -> ringdb::Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// let db = Db::open(dir.path(), Options::default())?;
+    /// let tags = db.keyspace_with("tags", &KeyspaceOptions::default().with_merge_operator("append:,"))?;
+    /// tags.merge("page", "new")?;
+    /// tags.merge("page", "red")?;
+    /// assert_eq!(tags.get("page")?.as_deref(), Some(&b"new,red"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_merge_operator(mut self, name: impl Into<String>) -> Self {
+        self.merge_operator = Some(name.into());
+        self
+    }
+
     /// These settings where they are given, those of `below` elsewhere.
     #[must_use]
     pub fn over(&self, below: &KeyspaceOptions) -> KeyspaceOptions {
@@ -80,12 +105,14 @@ impl KeyspaceOptions {
             last_level_compression: self.last_level_compression.or(below.last_level_compression),
             block_bytes: self.block_bytes.or(below.block_bytes),
             filter_bits_per_key: self.filter_bits_per_key.or(below.filter_bits_per_key),
+            merge_operator: self.merge_operator.clone().or_else(|| below.merge_operator.clone()),
         }
     }
 
     /// Checks every setting that is given; says which is wrong and what is allowed.
     pub(crate) fn validate(&self) -> Result<()> {
         self.block_bytes.map_or(Ok(()), check_block_bytes)?;
-        self.filter_bits_per_key.map_or(Ok(()), check_filter_bits)
+        self.filter_bits_per_key.map_or(Ok(()), check_filter_bits)?;
+        self.merge_operator.as_deref().map_or(Ok(()), check_name)
     }
 }

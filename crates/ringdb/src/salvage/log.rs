@@ -9,7 +9,7 @@ use super::output::Output;
 use super::{Input, Job, Loss, Shared};
 use crate::cursor::Cursor;
 use crate::files::FileKind;
-use crate::key::{self, Seq};
+use crate::key::{self, Kind, Seq};
 use crate::log::payload::decode;
 use crate::log::{LogPos, Lost, ReplayFrom, frames_behind_gap, number_in_header, replay};
 use crate::manifest::ManifestState;
@@ -209,14 +209,16 @@ impl<'a, 'j> Sink<'a, 'j> {
         cursor.seek_to_first()?;
         let mut out = Output::new(self.job.files, self.settings.clone());
         let mut last: Vec<u8> = Vec::new();
-        let mut any = false;
+        let (mut any, mut operand) = (false, false);
         while cursor.valid() {
-            // Older versions are not wanted.
-            if !any || last != cursor.key() {
-                out.add(cursor.key(), cursor.seq(), cursor.kind(), cursor.value())?;
+            let new_key = !any || last != cursor.key();
+            // Older versions are wanted below operands only.
+            if new_key || operand {
+                out.add(cursor.key(), cursor.seq(), cursor.kind(), cursor.value(), new_key)?;
                 last.clear();
                 last.extend_from_slice(cursor.key());
                 any = true;
+                operand = cursor.kind() == Kind::Merge;
             }
             cursor.next()?;
         }

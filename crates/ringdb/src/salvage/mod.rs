@@ -11,6 +11,7 @@
 mod find;
 mod ledger;
 mod log;
+mod operands;
 mod output;
 mod report;
 mod table;
@@ -242,7 +243,13 @@ impl Job<'_> {
             let note = "the list of range deletions is lost: what they had removed since they were flushed may be back";
             lock(&shared.ledger).report.notes.push(note.into());
         }
-        let (tables, ids, max_seq) = self.merge(inputs, ranges, &state, writer)?;
+        let Merged { tables, ids, max_seq, operands } = self.merge(inputs, ranges, &state, writer)?;
+        if operands > 0 && (!whole || shared.sources.iter().any(|s| s.missing)) {
+            let note = format!(
+                "of {operands} keys operands were merged: some may be missing, or merged twice, since not all is there"
+            );
+            lock(&shared.ledger).report.notes.push(note);
+        }
         let mut files = lock(&self.files.made);
         let spilled: Vec<PathBuf> = frames.spilled;
         files.retain(|f| !spilled.contains(f));
@@ -262,38 +269,43 @@ impl Job<'_> {
         Ok(ledger.finish(&shared.sources))
     }
 
-    /// Writes the newest version of each key, unless a range tombstone hides it; the tables, the ids of the keyspaces
-    /// met, the largest sequence number.
+    /// Writes the newest version of each key, unless a range tombstone hides it, with what it is merged into if it is
+    /// an operand.
     fn merge(
         &self,
         inputs: Vec<Input>,
         ranges: BTreeMap<Seq, RangeTombstone>,
         state: &ManifestState,
         settings: Arc<SettingsMap>,
-    ) -> Result<(Vec<TableMeta>, Vec<u32>, Seq)> {
+    ) -> Result<Merged> {
         let mut ranges = Sweep::new(&Arc::new(RangeSet::new(ranges.into_values().collect())));
         let mut merge = MergeCursor::new(inputs);
         merge.seek_to_first()?;
         let mut out = Output::new(self.files, settings);
-        let (mut ids, mut max_seq) = (Vec::new(), 0);
+        let (mut ids, mut max_seq, mut operands) = (Vec::new(), 0, 0);
         let mut last: Option<Vec<u8>> = None;
         while merge.valid() {
             max_seq = max_seq.max(merge.seq());
             let key = merge.key();
             if last.as_deref() != Some(key) {
                 let id = key::split(key).map(|(id, _)| id).filter(|id| !state.dropped.contains(id));
-                let hidden = ranges.covering(key).last().is_some_and(|t| *t > merge.seq());
-                if let (Some(id), Kind::Put, false) = (id, merge.kind(), hidden) {
+                let cover = ranges.covering(key).last().copied().unwrap_or(0);
+                last = Some(key.to_vec());
+                if let (Some(id), true) = (id, merge.kind().has_value() && merge.seq() >= cover) {
                     if ids.last() != Some(&id) {
                         ids.push(id);
                     }
-                    out.add(key, 0, Kind::Put, merge.value())?;
+                    if merge.kind() == Kind::Merge {
+                        operands += 1;
+                        operands::copy(&mut merge, cover, operands::operator(state, id), &mut out)?;
+                        continue;
+                    }
+                    out.add(key, 0, Kind::Put, merge.value(), true)?;
                 }
-                last = Some(key.to_vec());
             }
             merge.next()?;
         }
-        Ok((out.finish()?, ids, max_seq))
+        Ok(Merged { tables: out.finish()?, ids, max_seq, operands })
     }
 
     /// Makes the tables that were written a store: they are durable, their names become so here, CURRENT comes last.
@@ -311,6 +323,17 @@ impl Job<'_> {
         ManifestFile::create(self.io, &home, state, Arc::new(move || next.fetch_add(1, Relaxed)))?;
         sync_name(self.io, dir)
     }
+}
+
+/// What was written.
+struct Merged {
+    tables: Vec<TableMeta>,
+    /// Of the keyspaces met.
+    ids: Vec<u32>,
+    /// The largest number met.
+    max_seq: Seq,
+    /// Keys whose newest version was an operand.
+    operands: u64,
 }
 
 /// Sources in as few runs as can be: those of a run ascend and are disjoint. One whose range is not known is a run.

@@ -32,10 +32,12 @@ impl<'a> Output<'a> {
         Output { files, settings, region: 0, writer: None, done: Vec::new() }
     }
 
-    /// Adds a version, after those before in order, the only one of its key in this table.
-    pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+    /// Adds a version, after those before in order. `new_key`: its key is not that of the version before.
+    pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8], new_key: bool) -> Result<()> {
         let leaves = self.settings.end_of(self.region).is_some_and(|end| end <= key);
-        if leaves || self.writer.as_ref().is_some_and(|w| w.estimated_bytes() >= TABLE_BYTES) {
+        if !new_key {
+            // All of a key lies in one table.
+        } else if leaves || self.writer.as_ref().is_some_and(|w| w.estimated_bytes() >= TABLE_BYTES) {
             self.cut()?;
         }
         if let Some(w) = &mut self.writer {

@@ -23,6 +23,8 @@ pub(super) const HEADER_BYTES: usize = 20;
 pub(super) const WIDE_OFFSETS: u8 = 1;
 /// Shift of the two bits that say how wide suffix lengths are: 1 << bits.
 pub(super) const SUFFIX_WIDTH_SHIFT: u8 = 1;
+/// Flag: two bits of an entry's meta, not one, say its kind. Readers that do not know it refuse the block.
+pub(super) const WIDE_KINDS: u8 = 0x80;
 /// Blocks lie on multiples of this, and are as long, when not compressed.
 pub(crate) const BLOCK_UNIT: usize = 4096;
 
@@ -50,6 +52,8 @@ pub(crate) struct Layout {
     wide: bool,
     suffix_width: u8,
     meta_width: u8,
+    /// Bits of an entry's meta that say its kind: 1, or 2 if the header says so.
+    kind_bits: u8,
 }
 
 #[inline]
@@ -107,8 +111,41 @@ impl Layout {
             wide,
             suffix_width: 1 << (widths >> SUFFIX_WIDTH_SHIFT & 3),
             meta_width: bytes[7],
+            kind_bits: 1 + (widths >> 7),
         }
     }
+}
+
+impl Layout {
+    /// The kind that an entry's meta says, in a block that was checked.
+    #[inline]
+    fn kind(&self, meta: u64) -> Kind {
+        match meta & ((1 << self.kind_bits) - 1) {
+            0 => Kind::Put,
+            1 => Kind::Delete,
+            _ => Kind::Merge,
+        }
+    }
+
+    /// The same of any bytes; `None` if it is none of the kinds.
+    fn known_kind(&self, meta: u64) -> Option<Kind> {
+        (meta & ((1 << self.kind_bits) - 1) < 3).then(|| self.kind(meta))
+    }
+}
+
+/// The number of a kind in an entry's meta.
+pub(super) fn kind_number(kind: Kind) -> u64 {
+    match kind {
+        Kind::Put => 0,
+        Kind::Delete => 1,
+        Kind::Merge => 2,
+    }
+}
+
+/// Whether the header's byte of flags and widths is one that can be read.
+#[inline]
+fn known_widths(widths: u8) -> bool {
+    (widths & !WIDE_KINDS) >> SUFFIX_WIDTH_SHIFT <= 2
 }
 
 /// An entry of a block; its key is `prefix` and `suffix` together.
@@ -200,7 +237,7 @@ impl<'a> BlockView<'a> {
     /// Of what may be a block, by its first 24 bytes: where in it the end of its entries is written. `None` if it is
     /// none.
     pub fn end_at(header: &[u8]) -> Option<std::ops::Range<usize>> {
-        if header.len() < HEADER_BYTES || header[6] >> SUFFIX_WIDTH_SHIFT > 2 || header[7] > 8 {
+        if header.len() < HEADER_BYTES || !known_widths(header[6]) || header[7] > 8 {
             return None;
         }
         let l = Layout::trusted(header);
@@ -210,7 +247,7 @@ impl<'a> BlockView<'a> {
     /// Of the front of a block of `block_len` bytes that may hold one large entry: that entry. `None` if it holds
     /// anything else, or the key is not whole. Nothing of it was checked against the checksum.
     pub fn lone_front(front: &[u8], block_len: usize) -> Option<Front> {
-        if front.len() < HEADER_BYTES || front[6] >> SUFFIX_WIDTH_SHIFT > 2 || front[7] > 8 {
+        if front.len() < HEADER_BYTES || !known_widths(front[6]) || front[7] > 8 {
             return None;
         }
         let l = Layout::trusted(front);
@@ -223,12 +260,12 @@ impl<'a> BlockView<'a> {
         let (suffix_len, end) = (uint_at(front, start, sw), view.offset(1));
         let key_end = (start + sw + mw).checked_add(usize::try_from(suffix_len).ok()?)?;
         let meta = uint_at(front, start + sw, mw);
-        let seq = l.base_seq.saturating_add(meta >> 1);
+        let seq = l.base_seq.saturating_add(meta >> l.kind_bits);
         if view.offset(0) != start || key_end > front.len().min(end) || end > block_len || seq > SEQ_MAX {
             return None;
         }
         let key = [view.prefix(), &front[start + sw + mw..key_end]].concat();
-        let kind = if meta & 1 == 0 { Kind::Put } else { Kind::Delete };
+        let kind = l.known_kind(meta)?;
         Some(Front { key, seq, kind, value: key_end..end, layout: l })
     }
 
@@ -237,7 +274,7 @@ impl<'a> BlockView<'a> {
         if bytes.len() < HEADER_BYTES {
             return Err("no header");
         }
-        if bytes[6] >> SUFFIX_WIDTH_SHIFT > 2 || bytes[7] > 8 {
+        if !known_widths(bytes[6]) || bytes[7] > 8 {
             return Err("unknown field widths");
         }
         let l = Layout::trusted(bytes);
@@ -269,7 +306,10 @@ impl<'a> BlockView<'a> {
             }
             let suffix = &bytes[suffix_at..suffix_at + suffix_len as usize];
             let meta = uint_at(bytes, start + sw, mw);
-            let seq = l.base_seq.saturating_add(meta >> 1);
+            let seq = l.base_seq.saturating_add(meta >> l.kind_bits);
+            if l.known_kind(meta).is_none() {
+                return Err("an entry of an unknown kind");
+            }
             if seq > SEQ_MAX {
                 return Err("a sequence number out of range");
             }
@@ -358,8 +398,8 @@ impl<'a> BlockView<'a> {
         EntryRef {
             prefix: self.prefix(),
             suffix,
-            seq: self.layout.base_seq + (meta >> 1),
-            kind: if meta & 1 == 0 { Kind::Put } else { Kind::Delete },
+            seq: self.layout.base_seq + (meta >> self.layout.kind_bits),
+            kind: self.layout.kind(meta),
             value,
             value_at: end - value.len(),
         }

@@ -5,7 +5,10 @@
 //! longer than a block start one of their own, which takes on more under the same rule. Trimmed blocks, stored without
 //! padding, waste nothing and do not grow.
 
-use super::block::{BLOCK_UNIT, HEADER_BYTES, SUFFIX_WIDTH_SHIFT, WIDE_OFFSETS, checksum_seed, head32};
+use super::block::{
+    BLOCK_UNIT, HEADER_BYTES, SUFFIX_WIDTH_SHIFT, WIDE_KINDS, WIDE_OFFSETS, checksum_seed, head32,
+    kind_number,
+};
 use crate::coding::crc32c;
 use crate::key::{Kind, Seq};
 
@@ -31,7 +34,8 @@ struct Shape {
     value_bytes: usize,
     min_seq: Seq,
     max_seq: Seq,
-    deletes: bool,
+    /// The greatest number of a kind.
+    kinds: u64,
 }
 
 impl Shape {
@@ -42,7 +46,7 @@ impl Shape {
         self.value_bytes += value_len;
         self.min_seq = if self.n == 0 { seq } else { self.min_seq.min(seq) };
         self.max_seq = self.max_seq.max(seq);
-        self.deletes |= kind == Kind::Delete;
+        self.kinds = self.kinds.max(kind_number(kind));
         self.n += 1;
         self
     }
@@ -56,8 +60,13 @@ impl Shape {
         }
     }
 
+    /// Bits of an entry's meta for its kind.
+    fn kind_bits(&self) -> u32 {
+        if self.kinds > 1 { 2 } else { 1 }
+    }
+
     fn meta_width(&self) -> usize {
-        let most = (self.max_seq - self.min_seq) << 1 | self.deletes as u64;
+        let most = (self.max_seq - self.min_seq) << self.kind_bits() | self.kinds;
         (64 - most.leading_zeros() as usize).div_ceil(8)
     }
 
@@ -117,8 +126,8 @@ impl BlockBuilder {
     }
 
     /// Bytes of the block that would hold this entry alone, padding included.
-    pub fn lone_len(&self, key: &[u8], value_len: usize) -> usize {
-        self.padded(lone_used(key, value_len))
+    pub fn lone_len(&self, key: &[u8], kind: Kind, value_len: usize) -> usize {
+        self.padded(lone_used(key, kind, value_len))
     }
 
     /// The key that was added last.
@@ -151,7 +160,7 @@ impl BlockBuilder {
     #[must_use]
     pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> bool {
         let shape = self.shape_with(key, seq, kind, value.len());
-        if self.shape.n > 0 && !self.takes(&shape, key, value.len()) {
+        if self.shape.n > 0 && !self.takes(&shape, key, kind, value.len()) {
             return false;
         }
         self.shape = shape;
@@ -162,7 +171,7 @@ impl BlockBuilder {
         true
     }
 
-    fn takes(&self, shape: &Shape, key: &[u8], value_len: usize) -> bool {
+    fn takes(&self, shape: &Shape, key: &[u8], kind: Kind, value_len: usize) -> bool {
         let new = shape.bytes().0;
         let limit = 4 * self.block_bytes;
         if new <= self.block_bytes {
@@ -180,7 +189,7 @@ impl BlockBuilder {
             return true;
         }
         let wasteful = (room - used) * 4 > room;
-        wasteful && (used > self.block_bytes || self.lone_len(key, value_len) <= self.block_bytes)
+        wasteful && (used > self.block_bytes || self.lone_len(key, kind, value_len) <= self.block_bytes)
     }
 
     /// Lays the block out in `out`, which is [`BlockBuilder::block_len`] or [`BlockBuilder::used_len`] long, with the
@@ -208,7 +217,7 @@ impl BlockBuilder {
             out[HEADER_BYTES + 4 * i..][..4].copy_from_slice(&head.to_le_bytes());
             put_offset(&mut out[offsets_at..], i, at, wide);
             out[at..at + sw].copy_from_slice(&suffix_len.to_le_bytes()[..sw]);
-            let meta = (item.seq - s.min_seq) << 1 | (item.kind == Kind::Delete) as u64;
+            let meta = (item.seq - s.min_seq) << s.kind_bits() | kind_number(item.kind);
             out[at + sw..at + sw + mw].copy_from_slice(&meta.to_le_bytes()[..mw]);
             at += sw + mw;
             out[at..at + tail.len()].copy_from_slice(tail);
@@ -231,7 +240,8 @@ impl BlockBuilder {
 
 fn write_header(out: &mut [u8], s: &Shape, wide: bool) {
     out[4..6].copy_from_slice(&(s.n as u16).to_le_bytes());
-    out[6] = (s.suffix_width_bits() << SUFFIX_WIDTH_SHIFT) | if wide { WIDE_OFFSETS } else { 0 };
+    let flags = if wide { WIDE_OFFSETS } else { 0 } | if s.kind_bits() > 1 { WIDE_KINDS } else { 0 };
+    out[6] = (s.suffix_width_bits() << SUFFIX_WIDTH_SHIFT) | flags;
     out[7] = s.meta_width() as u8;
     out[8..16].copy_from_slice(&s.min_seq.to_le_bytes());
     out[16..20].copy_from_slice(&(s.prefix_len as u32).to_le_bytes());
@@ -253,8 +263,8 @@ pub(crate) fn put_checksum(block: &mut [u8], file_id: u64, block_no: u32) {
 }
 
 /// Bytes of the block that would hold this entry alone, without padding.
-pub(crate) fn lone_used(key: &[u8], value_len: usize) -> usize {
-    Shape::default().with(key.len(), key, 0, Kind::Put, value_len).bytes().0
+pub(crate) fn lone_used(key: &[u8], kind: Kind, value_len: usize) -> usize {
+    Shape::default().with(key.len(), key, 0, kind, value_len).bytes().0
 }
 
 /// Everything of a lone entry's block before its value: what a value too long to be staged is written after.
@@ -277,7 +287,7 @@ pub(crate) fn lone_block_front(
     front[prefix_at..at].copy_from_slice(key);
     put_offset(&mut front[offsets_at..], 0, at, wide);
     put_offset(&mut front[offsets_at..], 1, bytes, wide);
-    front[at + sw..at + sw + mw].copy_from_slice(&((kind == Kind::Delete) as u64).to_le_bytes()[..mw]);
+    front[at + sw..at + sw + mw].copy_from_slice(&kind_number(kind).to_le_bytes()[..mw]);
     let mut sum = crc32c(crc32c(checksum_seed(file_id, block_no), &front[4..]), value);
     let mut padding = block_len - bytes;
     while padding > 0 {
@@ -420,11 +430,20 @@ mod tests {
     #[test]
     fn a_lone_front_and_its_value_are_the_block() {
         for (key_len, value_len) in [(1, 0), (1, 5000), (65541, 70_000), (300, 65_000)] {
-            let e = entry(&vec![b'k'; key_len], 1 << 40, &vec![9; value_len]);
+            for kind in [Kind::Put, Kind::Merge] {
+                lone_front_is_the_block(key_len, value_len, kind);
+            }
+        }
+    }
+
+    fn lone_front_is_the_block(key_len: usize, value_len: usize, kind: Kind) {
+        {
+            let mut e = entry(&vec![b'k'; key_len], 1 << 40, &vec![9; value_len]);
+            e.kind = kind;
             let (bytes, _) = build(std::slice::from_ref(&e), 4096);
             let all = (&e.key[..], e.seq, e.kind, &e.value[..]);
             let mut got = lone_block_front(all, bytes.len(), FILE, BLOCK);
-            assert_eq!(BlockBuilder::new(4096).lone_len(&e.key, value_len), bytes.len());
+            assert_eq!(BlockBuilder::new(4096).lone_len(&e.key, e.kind, value_len), bytes.len());
             got.extend_from_slice(&e.value);
             got.resize(bytes.len(), 0);
             assert!(got == bytes, "{key_len} {value_len}");
@@ -453,6 +472,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn operands_take_a_bit_more_and_an_unknown_kind_is_refused() {
+        let mut entries = [entry(b"a", 9, b"x"), entry(b"a", 8, b"y"), entry(b"b", 7, b"")];
+        let plain = build(&entries, 4096).0;
+        assert_eq!(plain[6] & WIDE_KINDS, 0, "without operands a block is as ever");
+        entries[0].kind = Kind::Merge;
+        let (mut b, _) = build(&entries, 4096);
+        assert_eq!(b[6] & WIDE_KINDS, WIDE_KINDS);
+        let view = BlockView::trusted(&b);
+        assert_eq!((0..3).map(|i| read(&view, i)).collect::<Vec<_>>(), entries);
+        // The first entry's meta follows its suffix's length.
+        let at = HEADER_BYTES + 3 * 4 + 4 * 2;
+        assert_eq!(b[at..at + 2], [1, 2 << 2 | 2]);
+        b[at + 1] |= 3;
+        assert_eq!(BlockView::check_structure(&b), Err("an entry of an unknown kind"));
+    }
+
     fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
         let byte = prop_oneof![Just(0u8), Just(1), Just(b'a'), any::<u8>()];
         let key = (
@@ -462,11 +498,11 @@ mod tests {
         let key = key.prop_map(|(n, t)| [vec![b'p'; n], t].concat());
         let seq = prop_oneof![1u64..20, Just(1 << 30), Just(crate::key::SEQ_MAX)];
         let value = prop_oneof![4 => 0usize..40, 1 => 0usize..3000].prop_map(|n| vec![n as u8; n]);
-        let one = (key, seq, any::<bool>(), value).prop_map(|(key, seq, put, value)| Entry {
+        let one = (key, seq, 0u8..5, value).prop_map(|(key, seq, kind, value)| Entry {
             key,
             seq,
-            kind: if put { Kind::Put } else { Kind::Delete },
-            value: if put { value } else { vec![] },
+            kind: [Kind::Put, Kind::Delete, Kind::Put, Kind::Delete, Kind::Merge][usize::from(kind)],
+            value: if kind % 2 == 0 { value } else { vec![] },
         });
         proptest::collection::vec(one, 1..120).prop_map(|mut v| {
             v.sort_by(|a, b| a.key.cmp(&b.key).then(b.seq.cmp(&a.seq)));

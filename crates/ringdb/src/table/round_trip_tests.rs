@@ -305,11 +305,11 @@ fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
     let key = key.prop_map(|(n, t)| [vec![0], vec![b'p'; n], t].concat());
     let seq = prop_oneof![1u64..30, Just(1 << 30), Just(SEQ_MAX)];
     let value = prop_oneof![6 => 0usize..200, 2 => 0usize..4000, 1 => 0usize..140_000];
-    let one = (key, seq, any::<bool>(), value).prop_map(|(key, seq, put, n)| Entry {
+    let one = (key, seq, 0u8..5, value).prop_map(|(key, seq, kind, n)| Entry {
         key,
         seq,
-        kind: if put { Kind::Put } else { Kind::Delete },
-        value: if put { (0..n).map(|i| ((i * i) >> 7) as u8).collect() } else { vec![] },
+        kind: [Kind::Put, Kind::Delete, Kind::Put, Kind::Delete, Kind::Merge][usize::from(kind)],
+        value: if kind % 2 == 0 { (0..n).map(|i| ((i * i) >> 7) as u8).collect() } else { vec![] },
     });
     proptest::collection::vec(one, 1..300).prop_map(|mut v| {
         v.sort_by(|a, b| a.key.cmp(&b.key).then(b.seq.cmp(&a.seq)));

@@ -73,6 +73,8 @@ pub(crate) struct TableWriter {
     /// Bytes of padding so far, and whether there will be no more.
     padding: u64,
     trims: bool,
+    /// There are operands.
+    merges: bool,
     filter: FilterBuilder,
     compressor: Compressor,
     scratch: Vec<u8>,
@@ -109,6 +111,7 @@ impl TableWriter {
             index: IndexBuilder::new(options.block_bytes),
             padding: 0,
             trims: false,
+            merges: false,
             filter: FilterBuilder::new(options.filter_bits_per_key),
             compressor: Compressor::new(options.compression.into()),
             options,
@@ -166,6 +169,7 @@ impl TableWriter {
             let taken = self.block.add(key, seq, kind, value);
             assert!(taken, "an empty block takes any entry");
         }
+        self.merges |= kind == Kind::Merge;
         self.last_seq = seq;
         self.key_bytes += key.len() as u64;
         self.value_bytes += value.len() as u64;
@@ -294,7 +298,8 @@ impl TableWriter {
 
     /// Writes a block of one entry without a copy of its value besides the file's buffers.
     fn stream_block(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
-        let len = self.stored_len(lone_used(key, value.len()), self.block.lone_len(key, value.len()));
+        let len =
+            self.stored_len(lone_used(key, kind, value.len()), self.block.lone_len(key, kind, value.len()));
         let block_no = self.index.positions_added();
         let end = self.out.position() + len as u64;
         let front = lone_block_front((key, seq, kind, value), len, self.file_id, block_no);
@@ -311,7 +316,7 @@ impl TableWriter {
 
     /// The version that the footer names: the lowest whose readers know all that the table holds.
     fn version(&self) -> FormatVersion {
-        if self.trims { FormatVersion::V2 } else { FormatVersion::V1 }
+        if self.trims || self.merges { FormatVersion::V2 } else { FormatVersion::V1 }
     }
 
     /// Writes the rest and waits until the table is durable (its directory entry is not).

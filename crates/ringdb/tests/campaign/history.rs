@@ -36,6 +36,8 @@ pub struct Set {
     pub key: u32,
     /// Bytes of the value; `None` deletes.
     pub value: Option<usize>,
+    /// The value is an operand.
+    pub merge: bool,
     /// Deletes all keys from `key` on and before this one instead.
     pub until: Option<u32>,
 }
@@ -250,7 +252,8 @@ impl Shape {
                 let key = rng.below(self.keys) as u32;
                 let range = value.is_none() && rng.chance(5);
                 let until = range.then(|| key + 1 + rng.below(self.keys / 4 + 1) as u32);
-                Set { keyspace, key, value, until }
+                let merge = value.is_some() && rng.chance(4);
+                Set { keyspace, key, value, merge, until }
             })
             .collect();
         let durability = match rng.below(100) {

@@ -236,7 +236,13 @@ pub struct Kept {
     pub maybe: bool,
 }
 
-type Content = BTreeMap<(usize, u32), (u32, usize)>;
+type Content = BTreeMap<(usize, u32), Held>;
+
+/// What a key has: the newest write that has set it or merged into it, and the value.
+struct Held {
+    by: u32,
+    value: Vec<u8>,
+}
 
 /// The index of the default keyspace in a [`Content`].
 const DEFAULT: usize = KEYSPACES;
@@ -265,7 +271,13 @@ fn content(script: &Script, facts: &Facts, lives: &[u32; KEYSPACES], kept: Kept)
                 continue;
             }
             match set.value {
-                Some(len) => drop(content.insert((space, set.key), (number, len))),
+                Some(len) => {
+                    let mut value = value(number, set.key, len);
+                    if let (true, Some(old)) = (set.merge, content.get(&(space, set.key))) {
+                        value = [&old.value[..], b"+", &value].concat();
+                    }
+                    content.insert((space, set.key), Held { by: number, value });
+                }
                 None => drop(content.remove(&(space, set.key))),
             }
         }
@@ -336,7 +348,7 @@ pub fn check(db: &Db, script: &Script, facts: &Facts) -> Result<Kept, String> {
             let (k, v) = kv.map_err(|e| format!("a scan: {e}"))?;
             let Some(id) = std::str::from_utf8(&k).ok().and_then(|k| k.strip_prefix("k/")) else { continue };
             let id: u32 = id.parse().map_err(|_| format!("a strange key {k:?}"))?;
-            let Some((number, len)) = content.get(&(space, id)) else {
+            let Some(held) = content.get(&(space, id)) else {
                 let by = u32::from_le_bytes(v.get(4..8).unwrap_or(&[0; 4]).try_into().unwrap_or_default());
                 return Err(format!(
                     "key {id} of keyspace {space} is there ({} bytes, by write {by}), which it should not be \
@@ -344,8 +356,9 @@ pub fn check(db: &Db, script: &Script, facts: &Facts) -> Result<Kept, String> {
                     v.len()
                 ));
             };
-            if v[..] != value(*number, id, *len) {
-                return Err(format!("key {id} of keyspace {space} has not the value of write {number}"));
+            if v[..] != held.value {
+                let by = held.by;
+                return Err(format!("key {id} of keyspace {space} has not the value that write {by} left"));
             }
             left -= 1;
         }
@@ -356,7 +369,7 @@ pub fn check(db: &Db, script: &Script, facts: &Facts) -> Result<Kept, String> {
     // Point reads take another way than scans.
     let ids: Vec<u32> = (0..200).step_by(17).collect();
     for (id, found) in ids.iter().zip(point_reads(db, script.futures, &ids)?) {
-        if found.map(|v| v.len()) != content.get(&(DEFAULT, *id)).map(|c| c.1) {
+        if found.as_deref() != content.get(&(DEFAULT, *id)).map(|held| &held.value[..]) {
             return Err(format!("a get of key {id} differs from the scan"));
         }
     }

@@ -230,6 +230,8 @@ impl<'a> Run<'a> {
             let key = key(set.key);
             let value = set.value.map(|len| value(number, set.key, len));
             match (set.keyspace.and_then(|k| self.keyspaces[k].as_ref()), value) {
+                (Some(k), Some(v)) if set.merge => batch.merge_in(k, key, v),
+                (None, Some(v)) if set.merge => batch.merge(key, v),
                 (Some(k), Some(v)) => batch.put_in(k, key, v),
                 (Some(k), None) => batch.delete_in(k, key),
                 (None, Some(v)) => batch.put(key, v),
@@ -254,5 +256,8 @@ pub fn open(
     env: &Arc<SimEnv>,
     dir: impl AsRef<Path>,
 ) -> Result<Db, Error> {
-    Db::open_with_env(dir, options(shape, durability), lab.io(), env.clone())
+    let db = Db::open_with_env(dir, options(shape, durability), lab.io(), env.clone())?;
+    // For all keyspaces. A store that was cut before this was durable has no operands.
+    db.keyspace("default")?.alter(&KeyspaceOptions::default().with_merge_operator("append:+"))?;
+    Ok(db)
 }

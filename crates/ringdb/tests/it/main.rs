@@ -30,6 +30,7 @@ mod frozen;
 mod ingest;
 mod linearizability;
 mod looks;
+mod merge;
 mod power_cut;
 mod pressure;
 mod proofs;

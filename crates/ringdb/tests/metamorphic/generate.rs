@@ -72,6 +72,7 @@ impl Generator {
                 keyspace: self.keyspace(),
                 key: Key::new(),
                 value: None,
+                merge: false,
                 range: Some(self.deleted()),
             };
         }
@@ -80,7 +81,8 @@ impl Generator {
         if value.is_some() && self.known.len() < 3000 {
             self.known.push(key.clone());
         }
-        Item { keyspace, key, value, range: None }
+        let merge = value.is_some() && self.rng.chance(4);
+        Item { keyspace, key, value, merge, range: None }
     }
 
     /// Mostly a few keys side by side, so that there is something left; at times all that there are.

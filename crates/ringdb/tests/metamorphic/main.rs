@@ -208,6 +208,7 @@ fn what_is_written_down_reads_back() {
     }
     for wrong in [
         "put",
+        "merge users \"k\"",
         "put nowhere \"k\" 1:1",
         "get users@9 \"k\"",
         "scan users .. with:k forward 3",

@@ -10,6 +10,8 @@ use ringdb::Durability;
 
 /// Keyspaces by number; the first is the default one.
 pub const KEYSPACES: [&str; 4] = ["default", "users", "orders", "x"];
+/// What merges into a key do, in all keyspaces: the value, this, the operand.
+pub const SEPARATOR: &str = "+";
 /// Snapshots and iterators that can be held at once, each.
 pub const SLOTS: usize = 4;
 
@@ -35,13 +37,15 @@ impl Val {
     }
 }
 
-/// A put or a delete (no value) of a key in a keyspace, or the deletion of a range of keys.
+/// A put, a merge or a delete (no value) of a key in a keyspace, or the deletion of a range of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     pub keyspace: usize,
     /// Empty if it is a range.
     pub key: Key,
     pub value: Option<Val>,
+    /// The value is an operand.
+    pub merge: bool,
     pub range: Option<Limits>,
 }
 
@@ -144,8 +148,9 @@ impl Display for Item {
         if let Some(limits) = &self.range {
             return write!(f, "delete_range {name} {}", Bounds(limits));
         }
+        let word = if self.merge { "merge" } else { "put" };
         match self.value {
-            Some(v) => write!(f, "put {name} {key} {}:{}", v.len, v.seed),
+            Some(v) => write!(f, "{word} {name} {key} {}:{}", v.len, v.seed),
             None => write!(f, "delete {name} {key}"),
         }
     }
@@ -338,12 +343,16 @@ impl<'a> Words<'a> {
         } else {
             None
         };
-        Ok(Item { keyspace, key, value, range: None })
+        Ok(Item { keyspace, key, value, merge: false, range: None })
     }
 
     fn range(&mut self) -> Result<Item, String> {
         let (keyspace, range) = (self.keyspace()?, Some(self.limits()?));
-        Ok(Item { keyspace, key: Key::new(), value: None, range })
+        Ok(Item { keyspace, key: Key::new(), value: None, merge: false, range })
+    }
+
+    fn operand(&mut self) -> Result<Item, String> {
+        Ok(Item { merge: true, ..self.item(true)? })
     }
 }
 
@@ -352,6 +361,7 @@ pub fn parse(line: &str) -> Result<Op, String> {
     let mut w = Words { line, words: line.split_whitespace().peekable() };
     let op = match w.next()? {
         "put" => Op::Put(w.item(true)?),
+        "merge" => Op::Put(w.operand()?),
         "delete" => Op::Put(w.item(false)?),
         "delete_range" => Op::Put(w.range()?),
         "batch" => {
@@ -366,6 +376,7 @@ pub fn parse(line: &str) -> Result<Op, String> {
             while let Some(word) = w.words.next() {
                 items.push(match word {
                     "put" => w.item(true)?,
+                    "merge" => w.operand()?,
                     "delete" => w.item(false)?,
                     "delete_range" => w.range()?,
                     other => return Err(w.wrong(other)),

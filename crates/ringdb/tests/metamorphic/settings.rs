@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 use ringdb::{Compression, Durability, KeyspaceOptions, Options};
 
 use crate::calls::Calls;
+use crate::op::SEPARATOR;
 use crate::support::Rng;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +102,12 @@ pub fn own(n: usize) -> KeyspaceOptions {
         .with_last_level_compression(all[n / 2 % 3])
         .with_block_bytes([4096, 16384, 4096, 65536][n % 4])
         .with_filter_bits_per_key([10, 0, 3][n % 3])
+        .with_merge_operator(operator())
+}
+
+/// The merge operator of all keyspaces.
+pub fn operator() -> String {
+    format!("append:{SEPARATOR}")
 }
 
 impl Display for Settings {

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use ringdb::engineswap::Io;
 use ringdb::{
-    Db, Durability, Iter, Keyspace, ReadOptions, Snapshot, SystemEnv, Transaction, Value, WriteBatch,
-    WriteOptions,
+    Db, Durability, Iter, Keyspace, KeyspaceOptions, ReadOptions, Snapshot, SystemEnv, Transaction, Value,
+    WriteBatch, WriteOptions,
 };
 
 use crate::calls::{Calls, Pending, Reader, on};
 use crate::op::{Item, KEYSPACES, Op, SLOTS, View};
-use crate::settings::{Settings, own};
+use crate::settings::{Settings, operator, own};
 use crate::subject::{DONE, NOTHING, Subject, show, show_pairs, take};
 
 pub struct Store {
@@ -82,6 +82,10 @@ impl Store {
         let db = self.open_at(&self.dir);
         for (slot, name) in self.keyspaces.iter_mut().zip(KEYSPACES) {
             *slot = db.existing_keyspace(name).expect("keyspace");
+        }
+        if let Some(default) = &self.keyspaces[0] {
+            // The others have it from there, unless they have it of their own.
+            default.alter(&KeyspaceOptions::default().with_merge_operator(operator())).expect("alter");
         }
         self.db = Some(db);
     }
@@ -168,6 +172,8 @@ impl Store {
             return deleted.expect("delete_range");
         }
         match (item.keyspace, value) {
+            (0, Some(v)) if item.merge => self.db().merge(&item.key, v).expect("merge"),
+            (_, Some(v)) if item.merge => k.merge(&item.key, v).expect("merge"),
             // The calls of `Db` itself, which are the default keyspace's.
             (0, Some(v)) => self.db().put(&item.key, v).expect("put"),
             (0, None) => self.db().delete(&item.key).expect("delete"),
@@ -185,6 +191,7 @@ impl Store {
                 continue;
             }
             match item.value.map(|v| v.bytes()) {
+                Some(v) if item.merge => batch.merge_in(k, &item.key, v),
                 Some(v) => batch.put_in(k, &item.key, v),
                 None => batch.delete_in(k, &item.key),
             }
@@ -194,8 +201,8 @@ impl Store {
             options = options.durability(d);
             self.unlogged |= d == Durability::None;
         }
-        // Transactions delete no ranges.
-        if self.settings.calls == Calls::Looks && items.iter().all(|i| i.range.is_none()) {
+        // Transactions delete no ranges, and merge nothing.
+        if self.settings.calls == Calls::Looks && items.iter().all(|i| i.range.is_none() && !i.merge) {
             return self.transact(&options, items);
         }
         let db = self.db.as_ref().expect("open");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Bound;
 
-use crate::op::{How, Item, KEYSPACES, Key, Limits, Op, SLOTS, View};
+use crate::op::{How, Item, KEYSPACES, Key, Limits, Op, SEPARATOR, SLOTS, View};
 use crate::support::Rng;
 
 /// Something that operations are done to. The answer is text, the same for every subject that is right.
@@ -105,6 +105,10 @@ impl Model {
             return;
         }
         match item.value {
+            Some(v) if item.merge => match map.get_mut(&item.key) {
+                Some(value) => value.extend([SEPARATOR.as_bytes(), &v.bytes()].concat()),
+                None => drop(map.insert(item.key.clone(), v.bytes())),
+            },
             Some(v) => drop(map.insert(item.key.clone(), v.bytes())),
             None => drop(map.remove(&item.key)),
         }

@@ -164,7 +164,7 @@ impl Open {
             sources.iter_mut().try_for_each(|source| source.seek_supplied(place))?;
             let mut merge = MergeCursor::new(self.seeking.take().unwrap_or_default());
             merge.start_forward();
-            self.merged.front = Some(Front { merge, spent: false, skip: None });
+            self.merged.front = Some(Front::new(merge));
         }
         let mut lacks = None;
         let come_to = self.merged.forward(|merge, skip| {

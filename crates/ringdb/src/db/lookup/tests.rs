@@ -92,7 +92,7 @@ fn drive(
             return Ok(answer);
         }
         let (table, number) = lookup.needed(view);
-        if let Some(answer) = lookup.give(view, &read(table, number)?) {
+        if let Some(answer) = lookup.give(view, &read(table, number)?)? {
             return Ok(answer);
         }
     }

@@ -1,0 +1,53 @@
+//! Operands that an iterator or a cursor meets, and the values that come of them.
+
+use super::cover::Covered;
+use super::source::Source;
+use super::view::View;
+use crate::cursor::Cursor;
+use crate::key::Kind;
+use crate::merge::MergeCursor;
+use crate::operator::operands::Operands;
+use crate::{Result, Value};
+
+/// Begins with the operand that a merge, going forward, stands on.
+#[cold]
+pub(super) fn first_operand(view: &View, merge: &MergeCursor<Source>) -> Result<Box<Operands>> {
+    let mut operands = Box::new(Operands::new(view.operator(merge.key()), true));
+    operands.push(merge.key(), merge.value())?;
+    Ok(operands)
+}
+
+/// Adds an operand that is newer than the others.
+#[cold]
+pub(super) fn add_operand(
+    view: &View,
+    operands: &mut Option<Box<Operands>>,
+    key: &[u8],
+    operand: &[u8],
+) -> Result<()> {
+    operands.get_or_insert_with(|| Box::new(Operands::new(view.operator(key), false))).push(key, operand)
+}
+
+impl Covered {
+    /// Takes the version that a merge, going forward, stands on for older than the operands of `key`; the value, if
+    /// they end there. A merge at its end, or at another key, ends them, too.
+    #[cold]
+    pub(super) fn gather(
+        &mut self,
+        merge: &MergeCursor<Source>,
+        key: &[u8],
+        operands: &mut Option<Box<Operands>>,
+    ) -> Result<Option<Value>> {
+        let Some(newer) = operands else { return Ok(None) };
+        let here = merge.valid() && merge.key() == key;
+        let there = here && !(self.any() && self.hides_ahead(key, merge.seq()));
+        if there && merge.kind() == Kind::Merge {
+            newer.push(key, merge.value())?;
+            return Ok(None);
+        }
+        let value = (there && merge.kind() == Kind::Put).then(|| merge.value());
+        let value = newer.resolve(key, value)?;
+        *operands = None;
+        Ok(Some(value.into()))
+    }
+}

@@ -1,0 +1,54 @@
+//! Keys whose newest version is an operand: merged, if the operator is built in, or copied with all that counts.
+
+use super::Input;
+use super::output::Output;
+use crate::Result;
+use crate::cursor::Cursor;
+use crate::key::{Kind, Seq};
+use crate::manifest::ManifestState;
+use crate::merge::MergeCursor;
+use crate::operator::operands::Operands;
+use crate::operator::registry::{Operator, Registry};
+
+/// The operator of a keyspace, if it is built in.
+pub(super) fn operator(state: &ManifestState, id: u32) -> Option<Operator> {
+    let name = |id: u32| state.settings.get(&id).and_then(|s| s.known.merge_operator.as_deref());
+    let operator = Registry::default().find(name(id).or_else(|| name(0))?);
+    operator.code().is_ok().then_some(operator)
+}
+
+/// Copies the key on whose newest version, an operand, the merge stands: a value, if the operator makes one; else the
+/// operands and what they are to be merged into. What is older than `cover` is deleted. Leaves the merge behind what
+/// counts.
+pub(super) fn copy(
+    merge: &mut MergeCursor<Input>,
+    cover: Seq,
+    operator: Option<Operator>,
+    out: &mut Output<'_>,
+) -> Result<()> {
+    let key = merge.key().to_vec();
+    let known = operator.is_some();
+    let mut operands = Operands::new(operator, true);
+    let (mut below, mut value) = (Seq::MAX, None);
+    while merge.valid() && merge.key() == key {
+        // The same version may be in the log and in a table.
+        if merge.seq() < below {
+            below = merge.seq();
+            if merge.kind() != Kind::Merge || below < cover {
+                let there = merge.kind() == Kind::Put && below >= cover;
+                value = there.then(|| merge.value().to_vec());
+                break;
+            }
+            operands.push_numbered(&key, below, merge.value());
+        }
+        merge.next()?;
+    }
+    if let Some(made) = known.then(|| operands.resolve(&key, value.as_deref()).ok()).flatten() {
+        return out.add(&key, 0, Kind::Put, &made, true);
+    }
+    let mut new_key = true;
+    for (seq, operand) in operands.iter() {
+        out.add(&key, seq, Kind::Merge, operand, std::mem::take(&mut new_key))?;
+    }
+    value.map_or(Ok(()), |value| out.add(&key, 0, Kind::Put, &value, false))
+}
