@@ -62,6 +62,8 @@ pub enum Verb {
     Salvage(SalvageArgs),
     /// Merge the tables down to the last level
     Compact(CompactArgs),
+    /// Write what memtables and the log hold to tables
+    Flush(PlainArgs),
     /// Copy the store, by hard links, into a new directory of the same file system
     Checkpoint(CheckpointArgs),
     /// Say which format version the store and its files have, and raise it to the newest; --dry-run only says
@@ -332,7 +334,7 @@ pub struct CountArgs {
     pub json: bool,
 }
 
-/// Arguments of `stats` and `verify`.
+/// Arguments of `stats`, `flush` and `verify`.
 #[derive(Args, Debug)]
 pub struct PlainArgs {
     #[command(flatten)]

@@ -100,6 +100,15 @@ impl From<ringdb::Error> for Failure {
     }
 }
 
+impl From<ringdb_socket::Error> for Failure {
+    fn from(e: ringdb_socket::Error) -> Failure {
+        match e {
+            ringdb_socket::Error::Usage(what) => Failure::Usage(what),
+            e => Failure::Failed(e.to_string()),
+        }
+    }
+}
+
 impl From<engineswap::Error> for Failure {
     fn from(e: engineswap::Error) -> Failure {
         Failure::Failed(e.to_string())

@@ -9,6 +9,7 @@ use ringdb::{
     Db, Durability, FormatReport, Iter, Keyspace, Options, ReadOptions, Value, VerifyOptions, VerifyReport,
     WriteBatch,
 };
+use ringdb_socket::Remote;
 
 use crate::coding::Coding;
 use crate::engine::{Engine, Settings};
@@ -147,6 +148,10 @@ pub fn verify(args: &StoreArgs, verify: &VerifyOptions) -> Result<VerifyReport> 
 
 /// Opens for writing, with the lock. `create` makes a missing store.
 pub fn open_for_writing(args: &StoreArgs, create: bool, durability: Option<DurabilityArg>) -> Result<Db> {
+    warned(writable(args, create, durability)??)
+}
+
+fn writable(args: &StoreArgs, create: bool, durability: Option<DurabilityArg>) -> Result<ringdb::Result<Db>> {
     let o = options(args);
     let create = create && o.create_if_missing;
     let mut o = o.with_create_if_missing(create);
@@ -157,11 +162,51 @@ pub fn open_for_writing(args: &StoreArgs, create: bool, durability: Option<Durab
     if let Some(d) = durability {
         o = o.with_durability(d.into());
     }
-    let db = Db::open(&args.db, o)?;
+    Ok(Db::open(&args.db, o))
+}
+
+fn warned(db: Db) -> Result<Db> {
     if let Some(what) = db.stats().recovered_damage {
         crate::error::warn(&what);
     }
     Ok(db)
+}
+
+/// A store that can be worked on.
+pub enum Reached {
+    /// Opened here, for writing.
+    Here(Db),
+    /// Open in another process, which does what it is asked for.
+    There(Remote),
+}
+
+/// Opens for writing; if another process has the store, connects to it.
+pub fn open_or_reach(args: &StoreArgs) -> Result<Reached> {
+    match writable(args, false, None)? {
+        Ok(db) => warned(db).map(Reached::Here),
+        Err(e @ ringdb::Error::Locked(_)) => match Remote::connect(&args.db)? {
+            Some(remote) => Ok(Reached::There(remote)),
+            None => failed(format!(
+                "{e}; it serves no socket there (`ringdb_socket::serve`), by which it could be asked to do this"
+            )),
+        },
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The process that has the store open and serves it, if there is one that may be asked.
+pub fn reach(args: &StoreArgs) -> Result<Option<Remote>> {
+    must_exist(&args.db)?;
+    Remote::connect(&args.db).or_else(|e| {
+        crate::error::warn(&format!("{e}; this is what a reader sees"));
+        Ok(None)
+    })
+}
+
+/// A path as another process has to be told it.
+pub fn for_another(path: &Path) -> Result<Vec<u8>> {
+    use std::os::unix::ffi::OsStringExt;
+    Ok(crate::error::at(path, std::path::absolute(path))?.into_os_string().into_vec())
 }
 
 fn must_exist(dir: &Path) -> Result<()> {

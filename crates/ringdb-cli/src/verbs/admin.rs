@@ -1,149 +1,104 @@
-//! Verbs on the store as a whole: `stats`, `compact`, `checkpoint`, `keyspaces`.
+//! Verbs on the store as a whole: `compact`, `flush`, `checkpoint`, `upgrade`, `keyspaces`.
 
 use std::fmt::Write;
+use std::ops::Bound;
 use std::time::Instant;
 
-use ringdb::{Compression, KeyspaceSettings, Stats};
-use serde_json::json;
+use ringdb::Db;
+use ringdb_socket::{Remote, Request};
+use serde_json::{Value, json};
 
 use crate::args::{CheckpointArgs, CompactArgs, KeyspacesArgs, PlainArgs, UpgradeArgs};
 use crate::error::{Result, failed, usage};
-use crate::out::{self, human_bytes, human_count};
-use crate::store::{self, Space};
-
-/// Prints counters and sizes. Counters start when a store is opened, so sizes are what this verb is for.
-pub fn stats(args: &PlainArgs) -> Result<()> {
-    let stats = store::open_for_reading(&args.store)?.stats();
-    if args.json { out::json(&stats) } else { out::text(&describe(&stats)) }
-}
-
-fn describe(s: &Stats) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<20} {value}");
-    };
-    line("I/O engine", s.io.clone());
-    for reason in &s.io_reasons {
-        line("", reason.clone());
-    }
-    line("tables", format!("{} in {} entries", human_bytes(s.table_bytes), human_count(s.table_entries)));
-    line(
-        "memtables",
-        format!("{}, {} waiting to be flushed", human_bytes(s.memtable_bytes), s.immutable_memtables),
-    );
-    line("log", human_bytes(s.log_bytes));
-    for (i, k) in s.settings.iter().enumerate() {
-        line(if i == 0 { "settings" } else { "" }, describe_settings(k));
-    }
-    line("last sequence", human_count(s.last_sequence));
-    line("index, filters", format!("{}, {}", human_bytes(s.index_bytes), human_bytes(s.filter_bytes)));
-    line(
-        "memory budget",
-        format!(
-            "{}, {} of it cached blocks",
-            human_bytes(s.cache_capacity_bytes),
-            human_bytes(s.cache_used_bytes)
-        ),
-    );
-    line(
-        "memory",
-        format!(
-            "{} of the budget: memtables {}, background work {}, iterators {}; mapped log segments {}",
-            human_bytes(s.memory_bytes),
-            human_bytes(s.memtable_memory_bytes),
-            human_bytes(s.background_memory_bytes),
-            human_bytes(s.iterator_memory_bytes),
-            human_bytes(s.log_mapped_bytes)
-        ),
-    );
-    line("block reads", format!("{} cached, {} from disk", s.cache_hits, s.cache_misses));
-    if let Some(what) = &s.recovered_damage {
-        line("LOST", what.clone());
-    }
-    for t in &s.damaged_tables {
-        let what = if t.unreadable { "all of it" } else { "in part" };
-        line(
-            "DAMAGED",
-            format!("{} (level {}, {what}, keys {} to {}): {}", t.file, t.level, t.from, t.to, t.reason),
-        );
-    }
-    if let Some(why) = &s.stopped {
-        line("STOPPED", why.clone());
-    }
-    let rows: Vec<Vec<String>> = s
-        .levels
-        .iter()
-        .map(|l| {
-            let target = if l.target_bytes > 0 { human_bytes(l.target_bytes) } else { "-".into() };
-            vec![
-                l.level.to_string(),
-                l.tables.to_string(),
-                human_bytes(l.bytes),
-                human_count(l.entries),
-                target,
-            ]
-        })
-        .collect();
-    text.push('\n');
-    text + &out::table(&["level", "tables", "size", "entries", "target"], &rows, 1)
-}
-
-/// The settings in force for a keyspace's tables.
-fn describe_settings(k: &KeyspaceSettings) -> String {
-    let o = &k.options;
-    let name = |c: Option<Compression>| c.map_or(String::new(), |c| format!("{c:?}").to_lowercase());
-    let operator = o.merge_operator.as_ref().map(|m| format!("; merge operator {}", m.escape_debug()));
-    format!(
-        "{}: compression {}, last level {}; blocks of {}; {} filter bits a key{}",
-        k.keyspace.escape_debug(),
-        name(o.compression),
-        name(o.last_level_compression),
-        human_bytes(o.block_bytes.unwrap_or_default().into()),
-        o.filter_bits_per_key.unwrap_or_default(),
-        operator.unwrap_or_default()
-    )
-}
+use crate::out::{self, human_bytes};
+use crate::store::{self, Bounds, Reached, Space};
 
 /// Merges tables down to the last level.
 pub fn compact(args: &CompactArgs) -> Result<()> {
     let Some(bounds) = store::bounds(&args.range, args.coding.coding())? else {
         return usage("--prefix, --from and --to have no key in common: nothing would be compacted");
     };
-    let db = store::open_for_writing(&args.store, false, None)?;
-    let space = Space::existing(db, args.keyspace.keyspace.as_deref())?;
-    let before = space.db.stats();
+    let reached = store::open_or_reach(&args.store)?;
     let start = Instant::now();
     let bar = out::count_bar(None);
     bar.set_message("compacting");
-    space.db.flush()?;
-    space.compact(bounds)?;
+    let done = match reached {
+        Reached::Here(db) => compact_here(db, args.keyspace.keyspace.as_deref(), bounds),
+        Reached::There(remote) => {
+            let key = |bound: Bound<Vec<u8>>| match bound {
+                Bound::Included(key) | Bound::Excluded(key) => Some(key),
+                Bound::Unbounded => None,
+            };
+            let (keyspace, from, to) = (args.keyspace.keyspace.clone(), key(bounds.0), key(bounds.1));
+            via_socket(remote, &Request::Compact { keyspace, from, to }, |_, _| {})
+        }
+    };
     bar.finish_and_clear();
-    let after = space.db.stats();
-    space.db.close()?;
+    let mut done = done?;
     let seconds = start.elapsed().as_secs_f64();
     if args.json {
-        return out::json(&json!({
-            "table_bytes_before": before.table_bytes, "table_bytes_after": after.table_bytes,
-            "read_bytes": after.compaction_read_bytes, "written_bytes": after.compaction_written_bytes,
-            "seconds": seconds,
-        }));
+        done["seconds"] = json!(seconds);
+        return out::json(&done);
     }
+    let bytes = |name: &str| human_bytes(done[name].as_u64().unwrap_or_default());
     out::text(&format!(
         "{} of tables, {} before; read {}, wrote {} in {seconds:.2} s\n",
-        human_bytes(after.table_bytes),
-        human_bytes(before.table_bytes),
-        human_bytes(after.compaction_read_bytes),
-        human_bytes(after.compaction_written_bytes),
+        bytes("table_bytes_after"),
+        bytes("table_bytes_before"),
+        bytes("read_bytes"),
+        bytes("written_bytes"),
     ))
+}
+
+fn compact_here(db: Db, keyspace: Option<&str>, bounds: Bounds) -> Result<Value> {
+    let space = Space::existing(db, keyspace)?;
+    let before = space.db.stats();
+    space.db.flush()?;
+    space.compact(bounds)?;
+    let after = space.db.stats();
+    space.db.close()?;
+    Ok(json!({
+        "table_bytes_before": before.table_bytes, "table_bytes_after": after.table_bytes,
+        "read_bytes": after.compaction_read_bytes, "written_bytes": after.compaction_written_bytes,
+    }))
+}
+
+/// Has the process that has the store open do something; its answer says so.
+pub(super) fn via_socket(remote: Remote, request: &Request, progress: impl FnMut(u64, u64)) -> Result<Value> {
+    let mut done = remote.ask(request, progress)?;
+    done["via"] = json!("socket");
+    Ok(done)
+}
+
+/// Writes what memtables and the log hold to tables.
+pub fn flush(args: &PlainArgs) -> Result<()> {
+    let done = match store::open_or_reach(&args.store)? {
+        Reached::Here(db) => {
+            db.flush()?;
+            db.close()?;
+            json!({})
+        }
+        Reached::There(remote) => via_socket(remote, &Request::Flush, |_, _| {})?,
+    };
+    if args.json { out::json(&done) } else { out::text("flushed\n") }
 }
 
 /// Copies the store by hard links.
 pub fn checkpoint(args: &CheckpointArgs) -> Result<()> {
-    let db = store::open_for_writing(&args.store, false, None)?;
-    db.checkpoint(&args.target)?;
-    db.close()?;
+    let mut done = match store::open_or_reach(&args.store)? {
+        Reached::Here(db) => {
+            db.checkpoint(&args.target)?;
+            db.close()?;
+            json!({})
+        }
+        Reached::There(remote) => {
+            let to = store::for_another(&args.target)?;
+            via_socket(remote, &Request::Checkpoint { to }, |_, _| {})?
+        }
+    };
     if args.json {
-        out::json(&json!({ "checkpoint": args.target.display().to_string() }))
+        done["checkpoint"] = json!(args.target.display().to_string());
+        out::json(&done)
     } else {
         out::text(&format!("a copy of {} is in {}\n", args.store.db.display(), args.target.display()))
     }

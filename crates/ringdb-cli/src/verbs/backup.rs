@@ -3,14 +3,16 @@
 use std::time::{Instant, UNIX_EPOCH};
 
 use ringdb::{BackupOptions, Backups, VerifyOptions};
+use ringdb_socket::Request;
 use serde_json::json;
 
+use super::admin::via_socket;
 use super::repair::{engine_alone, progress};
 use crate::args::{BackupArgs, RestoreArgs};
 use crate::engine::{Engine, Settings};
 use crate::error::{Failure, Result};
 use crate::out::{self, human_bytes, human_count};
-use crate::store::{self, StoreArgs};
+use crate::store::{self, Reached, StoreArgs};
 
 /// Adds a generation, or looks at those that are there.
 pub fn backup(args: &BackupArgs) -> Result<()> {
@@ -28,31 +30,43 @@ pub fn backup(args: &BackupArgs) -> Result<()> {
         cache_bytes: args.cache_bytes,
         direct_reads: args.direct_reads,
     };
-    let db = store::open_for_writing(&at, false, None)?;
+    let reached = store::open_or_reach(&at)?;
     let start = Instant::now();
     let bar = out::bytes_bar(Some(0));
     bar.set_message("backing up");
-    let mut options = BackupOptions::default().with_progress(progress(&bar));
-    options.keep = args.keep;
-    let report = db.backup_with(&args.dir, &options);
+    let tell = progress(&bar);
+    let report = match reached {
+        Reached::Here(db) => {
+            let mut options = BackupOptions::default().with_progress(tell);
+            options.keep = args.keep;
+            db.backup_with(&args.dir, &options)
+                .and_then(|report| db.close().map(|()| report))
+                .map_err(Failure::from)
+                .and_then(|report| Ok(serde_json::to_value(report)?))
+        }
+        Reached::There(remote) => {
+            let request = Request::Backup { to: store::for_another(&args.dir)?, keep: args.keep };
+            via_socket(remote, &request, |done, total| tell(done, total))
+        }
+    };
     bar.finish_and_clear();
     let report = report?;
-    db.close()?;
     if args.json {
         return out::json(&report);
     }
-    let removed = match report.removed.len() {
-        0 => String::new(),
-        1 => format!("; generation {} is removed", report.removed[0]),
-        n => format!("; {n} older generations are removed"),
+    let removed = match report["removed"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        [] => String::new(),
+        [one] => format!("; generation {one} is removed"),
+        more => format!("; {} older generations are removed", more.len()),
     };
+    let number = |name: &str| report[name].as_u64().unwrap_or_default();
     out::text(&format!(
         "generation {} in {}: {} in {} tables, of which {} were copied in {:.2} s{removed}\n",
-        report.generation,
+        number("generation"),
         args.dir.display(),
-        human_bytes(report.bytes),
-        human_count(report.tables),
-        human_bytes(report.copied_bytes),
+        human_bytes(number("bytes")),
+        human_count(number("tables")),
+        human_bytes(number("copied_bytes")),
         start.elapsed().as_secs_f64(),
     ))
 }

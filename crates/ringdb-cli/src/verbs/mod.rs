@@ -9,6 +9,7 @@ mod load;
 mod point;
 mod repair;
 mod scan;
+mod stats;
 
 use crate::args::Verb;
 use crate::error::{Failure, Result, warn};
@@ -24,10 +25,11 @@ pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
         Verb::Del(a) => point::del(&a),
         Verb::Scan(a) => scan::scan(&a),
         Verb::Count(a) => scan::count(&a),
-        Verb::Stats(a) => admin::stats(&a),
+        Verb::Stats(a) => stats::stats(&a),
         Verb::Verify(a) => repair::verify(&a),
         Verb::Salvage(a) => repair::salvage(&a).map_err(no_new_store),
         Verb::Compact(a) => admin::compact(&a),
+        Verb::Flush(a) => admin::flush(&a),
         Verb::Checkpoint(a) => admin::checkpoint(&a),
         Verb::Upgrade(a) => admin::upgrade(&a),
         Verb::Backup(a) => backup::backup(&a),

@@ -140,8 +140,16 @@ fn every_dependency_has_its_reason() {
             } else if inside && let Some((dependency, _)) = line.split_once(['.', '=', ' ']) {
                 let dependency = dependency.trim();
                 if !dependency.is_empty()
-                    && !["c-abi", "engineswap", "engineswap-c", "latchfree", "ringdb", "ringdb-c"]
-                        .contains(&dependency)
+                    && ![
+                        "c-abi",
+                        "engineswap",
+                        "engineswap-c",
+                        "latchfree",
+                        "ringdb",
+                        "ringdb-c",
+                        "ringdb-socket",
+                    ]
+                    .contains(&dependency)
                     && !reasons.contains(&format!("`{dependency}`"))
                 {
                     found.push(format!("{name}: {dependency}"));
