@@ -310,6 +310,26 @@ impl Run {
             }
         };
         let durable = durability == Some(Durability::Sync) || self.options.durability == Durability::Sync;
+        self.written(result, durable, items);
+    }
+
+    /// Ingests what of these are puts into the keyspace of the first.
+    fn ingest(&mut self, items: &[Item]) {
+        let put = |item: &Item| match item {
+            Item::Set(keyspace, key, Some(value)) => Some((*keyspace, key.clone(), value.clone())),
+            _ => None,
+        };
+        let Some((keyspace, ..)) = items.iter().find_map(put) else { return };
+        let puts = items.iter().filter_map(put).filter(|(of, ..)| *of == keyspace);
+        let pairs: BTreeMap<Vec<u8>, Vec<u8>> = puts.map(|(_, k, v)| (k, v)).collect();
+        let items: Vec<Item> =
+            pairs.iter().map(|(k, v)| Item::Set(keyspace, k.clone(), Some(v.clone()))).collect();
+        let (db, other) = self.db();
+        let result = if keyspace == 0 { db.ingest(pairs) } else { other.ingest(pairs) };
+        self.written(result.map(drop), true, &items);
+    }
+
+    fn written(&mut self, result: Result<()>, durable: bool, items: &[Item]) {
         match result {
             Ok(()) => {
                 assert!(!self.failed, "a write is taken after one has failed");
@@ -362,6 +382,9 @@ impl Run {
             5..=7 => {
                 let b = input.u8();
                 let items: Vec<Item> = (0..1 + (b >> 2 & 7)).map(|_| Run::item(input)).collect();
+                if b >> 5 == 7 {
+                    return self.ingest(&items);
+                }
                 let durability =
                     [None, Some(Durability::Process), Some(Durability::Sync), None][usize::from(b & 3)];
                 self.write(durability, &items);

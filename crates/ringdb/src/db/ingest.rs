@@ -2,7 +2,8 @@
 //!
 //! The tables are written as compactions write theirs, with the sequence number 0. When they are durable, the commit
 //! queue gives them one number, at which they go into the tree ([`crate::commit::Place`]); the manifest has it
-//! ([`crate::table::TableMeta::given`]), and readers of such a table add it to what they find.
+//! ([`crate::table::TableMeta::given`]), and readers of such a table add it to what they find. Why so:
+//! docs/decisions/0052-ingest.md.
 
 use std::fmt;
 use std::sync::Arc;

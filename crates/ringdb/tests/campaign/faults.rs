@@ -294,7 +294,8 @@ fn go(run: &mut Run, life: &Life, kind: Kind) -> Result<bool, String> {
             if db.stats().stopped.is_some() {
                 return Ok(true);
             }
-            if let (Step::Write { .. }, ErrorKind::Retry) = (&run.script.steps[i], e.kind()) {
+            if let (Step::Write { .. } | Step::Ingest(_), ErrorKind::Retry) = (&run.script.steps[i], e.kind())
+            {
                 nothing_written(run, i)?;
             }
             tries += 1;

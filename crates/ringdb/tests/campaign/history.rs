@@ -12,6 +12,8 @@ pub enum Step {
         sets: Vec<Set>,
         durability: Durability,
     },
+    /// Ingests pairs into the default keyspace: sets with values, ascending.
+    Ingest(Vec<Set>),
     Flush,
     /// Makes everything durable that was written.
     Sync,
@@ -52,13 +54,14 @@ pub struct Shape {
     pub futures: bool,
     /// Whether its checkpoints are backups.
     pub backs_up: bool,
-    /// Of 1000 steps: flush, compact, checkpoint, keyspaces made or dropped, reopened, sync.
+    /// Of 1000 steps: flush, compact, checkpoint, keyspaces made or dropped, reopened, sync, ingest.
     flush: u64,
     compact: u64,
     checkpoint: u64,
     keyspaces: u64,
     reopen: u64,
     sync: u64,
+    ingest: u64,
     /// Bytes of most values, and of a few.
     small: u64,
     large: u64,
@@ -83,6 +86,7 @@ const PLAIN: Shape = Shape {
     keyspaces: 10,
     reopen: 10,
     sync: 0,
+    ingest: 0,
     small: 400,
     large: 6000,
     unlogged: 6,
@@ -92,7 +96,7 @@ const PLAIN: Shape = Shape {
 };
 
 /// All histories.
-pub const SHAPES: [Shape; 11] = [
+pub const SHAPES: [Shape; 12] = [
     Shape {
         name: "fill",
         what: "writes of all sizes; memtables fill up and are flushed by themselves",
@@ -185,6 +189,21 @@ pub const SHAPES: [Shape; 11] = [
         small: 1500,
         ..PLAIN
     },
+    Shape {
+        name: "ingest",
+        what: "sorted pairs ingested beside all kinds of writes, over old keys and beside them",
+        ingest: 160,
+        flush: 60,
+        compact: 30,
+        checkpoint: 10,
+        reopen: 20,
+        unlogged: 12,
+        keys: 150,
+        small: 900,
+        large: 9000,
+        manifest_bytes: 2 << 10,
+        ..PLAIN
+    },
 ];
 
 /// Keyspaces that a history may use besides the default one.
@@ -202,7 +221,15 @@ impl Shape {
         let mut steps = Vec::new();
         while steps.len() < self.steps {
             let x = rng.below(1000);
-            let ends = [self.flush, self.compact, self.checkpoint, self.keyspaces, self.reopen, self.sync];
+            let ends = [
+                self.flush,
+                self.compact,
+                self.checkpoint,
+                self.keyspaces,
+                self.reopen,
+                self.sync,
+                self.ingest,
+            ];
             let mut end = 0;
             let choice = ends.iter().position(|w| {
                 end += w;
@@ -226,11 +253,22 @@ impl Shape {
                     }
                 }
                 Some(4) => Step::Reopen { close: rng.chance(3) },
-                Some(_) => Step::Sync,
+                Some(5) => Step::Sync,
+                Some(_) => self.ingested(&mut rng),
                 None => self.write(&mut rng, &live, durability),
             });
         }
         steps
+    }
+
+    fn ingested(&self, rng: &mut Rng) -> Step {
+        let mut key = rng.below(self.keys) as u32;
+        let sets = (0..1 + rng.below(30)).map(|_| {
+            key += 1 + rng.below(4) as u32;
+            let most = if rng.chance(12) { self.large } else { self.small };
+            Set { keyspace: None, key, value: Some(rng.below(most) as usize), until: None, merge: false }
+        });
+        Step::Ingest(sets.collect())
     }
 
     fn write(&self, rng: &mut Rng, live: &[bool; KEYSPACES], durability: Durability) -> Step {

@@ -1,7 +1,7 @@
 //! What a history has done, and what a store may hold after a cut.
 //!
-//! Writes are numbered from 1. Each logged one sets the key `n` to its number, each one that is not logged sets `u`:
-//! so a store says how far it has kept both, and everything else in it follows.
+//! Writes are numbered from 1. Each logged one sets the key `n` to its number, each one that is not logged sets `u`,
+//! each ingest, which counts as logged, `i`: so a store says how far it has kept both, and all else in it follows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,6 +48,10 @@ impl Script {
                     number += 1;
                     writes.push((i, *durability != Durability::None));
                 }
+                Step::Ingest(_) => {
+                    number += 1;
+                    writes.push((i, true));
+                }
                 Step::CreateKeyspace(k) => {
                     made += 1;
                     lives[*k] = made;
@@ -77,7 +81,7 @@ impl Script {
     fn sets(&self, number: u32) -> (&[Set], bool, usize) {
         let (step, logged) = self.writes[number as usize - 1];
         match &self.steps[step] {
-            Step::Write { sets, .. } => (sets, logged, step),
+            Step::Write { sets, .. } | Step::Ingest(sets) => (sets, logged, step),
             other => unreachable!("step {step} is no write: {other:?}"),
         }
     }
@@ -85,6 +89,10 @@ impl Script {
     /// The newest logged write up to a number.
     fn logged_up_to(&self, number: u32) -> u32 {
         (1..=number).rev().find(|n| self.writes[*n as usize - 1].1).unwrap_or(0)
+    }
+
+    fn is_ingest(&self, number: u32) -> bool {
+        matches!(self.steps[self.writes[number as usize - 1].0], Step::Ingest(_))
     }
 
     fn unlogged_up_to(&self, number: u32) -> u32 {
@@ -169,6 +177,11 @@ impl Facts {
                         if durable {
                             self.durable = number;
                         }
+                    }
+                    // Everything before it is durable too.
+                    Step::Ingest(_) => {
+                        (self.newest, self.acknowledged) = (number, number);
+                        self.flushed(script);
                     }
                     Step::Flush
                     | Step::Sync
@@ -286,14 +299,22 @@ fn content(script: &Script, facts: &Facts, lives: &[u32; KEYSPACES], kept: Kept)
 }
 
 /// Reads the numbers of the newest writes that a store has kept.
-fn read_numbers(db: &Db, kept: &mut Kept) -> Result<(), String> {
+fn read_numbers(db: &Db, script: &Script, kept: &mut Kept) -> Result<(), String> {
     let number = |what: &str| -> Result<u32, String> {
         match db.get(what).map_err(|e| format!("get {what}: {e}"))? {
             None => Ok(0),
             Some(v) => Ok(u32::from_le_bytes((&v[..]).try_into().map_err(|_| format!("a bad {what}"))?)),
         }
     };
-    (kept.logged, kept.unlogged, kept.tail) = (number("n")?, number("u")?, number("t")?);
+    let (logged, ingested) = (number("n")?, number("i")?);
+    (kept.logged, kept.unlogged, kept.tail) = (logged.max(ingested), number("u")?, number("t")?);
+    let newest = |is: bool| {
+        let all = (1..=kept.logged.min(script.writes.len() as u32)).rev();
+        all.filter(|n| script.writes[*n as usize - 1].1).find(|n| script.is_ingest(*n) == is).unwrap_or(0)
+    };
+    if (logged, ingested) != (newest(false), newest(true)) {
+        return Err(format!("write {logged} and ingest {ingested} are the newest: one between them is lost"));
+    }
     Ok(())
 }
 
@@ -332,7 +353,7 @@ pub fn check(db: &Db, script: &Script, facts: &Facts) -> Result<Kept, String> {
             _ => return Err(format!("keyspaces {names:?} instead of {:?}", expected(lives))),
         }
     }
-    read_numbers(db, &mut kept)?;
+    read_numbers(db, script, &mut kept)?;
     check_numbers(script, facts, &kept)?;
     let (n, u) = (kept.logged, kept.unlogged);
     let content = content(script, facts, lives, kept);

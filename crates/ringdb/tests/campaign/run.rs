@@ -11,7 +11,7 @@ use ringdb::{
 
 use crate::env::SimEnv;
 use crate::executor::block_on;
-use crate::history::{KEYSPACES, Shape, Step};
+use crate::history::{KEYSPACES, Set, Shape, Step};
 use crate::lab::{Lab, Turn};
 use crate::model::{BACKUPS, Note, Script, checkpoint_dir, key, keyspace_name, value};
 
@@ -135,6 +135,7 @@ impl<'a> Run<'a> {
                 let options = WriteOptions::default().durability(*durability);
                 self.write(i, self.batch(i), options)
             }
+            Step::Ingest(sets) => self.ingest(self.script.number(i), sets),
             Step::CreateKeyspace(k) => {
                 self.keyspaces[*k] = Some(self.db().keyspace_with(&keyspace_name(*k), &own(i))?);
                 Ok(())
@@ -192,6 +193,15 @@ impl<'a> Run<'a> {
                 self.open()
             }
         }
+    }
+
+    fn ingest(&self, number: u32, sets: &[Set]) -> Result<(), Error> {
+        // What memtables have in between is flushed.
+        self.lab.give_turn(Turn::All);
+        let pairs = sets.iter().map(|s| (key(s.key), value(number, s.key, s.value.unwrap_or(0))));
+        // "i" comes before all of them.
+        let mark = ("i".to_string(), number.to_le_bytes().to_vec());
+        self.db().ingest(std::iter::once(mark).chain(pairs)).map(drop)
     }
 
     /// A checkpoint, or a backup.

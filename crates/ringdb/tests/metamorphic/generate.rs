@@ -85,6 +85,24 @@ impl Generator {
         Item { keyspace, key, value, merge, range: None }
     }
 
+    /// Any keys, or some that lie side by side.
+    fn ingested(&mut self) -> Vec<Item> {
+        let (keyspace, near) = (self.keyspace(), self.key());
+        let beside = self.rng.chance(2);
+        let count = 1 + self.rng.below(80);
+        let item = |g: &mut Generator| {
+            let mut key = if beside { near.clone() } else { g.key() };
+            if beside {
+                key.extend(g.rng.below(1 << 16).to_be_bytes());
+            }
+            if g.known.len() < 3000 {
+                g.known.push(key.clone());
+            }
+            Item { keyspace, key, value: Some(g.value()), range: None, merge: false }
+        };
+        (0..count).map(|_| item(self)).collect()
+    }
+
     /// Mostly a few keys side by side, so that there is something left; at times all that there are.
     fn deleted(&mut self) -> Limits {
         if self.known.is_empty() || self.rng.chance(12) {
@@ -172,7 +190,8 @@ impl Generator {
                 Op::Step { slot, how, count: self.rng.below(50) as usize }
             }
             935..940 => Op::DropIter(self.slot()),
-            940..950 => Op::Create(1 + self.rng.below(3) as usize),
+            940..948 => Op::Ingest(self.ingested()),
+            948..950 => Op::Create(1 + self.rng.below(3) as usize),
             950..954 => Op::DropKeyspace(1 + self.rng.below(3) as usize),
             954..964 => Op::Flush,
             964..972 => Op::Sync,

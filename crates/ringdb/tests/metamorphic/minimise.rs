@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use crate::op::{How, Item, Key, Op};
+use crate::op::{How, Item, Key, Limits, Op, View};
 
 /// The smallest list found for which `fails` still holds. `fails` is asked at most `budget` times.
 pub fn minimise(ops: Vec<Op>, budget: usize, mut fails: impl FnMut(&[Op]) -> bool) -> Vec<Op> {
@@ -88,6 +88,12 @@ impl Minimiser<'_> {
                     self.try_one(&mut ops, i, Op::Put(one.clone()));
                 }
             }
+            Op::Ingest(items) => {
+                let base = ops.clone();
+                let items = self.fewer(items, |items| with(Op::Ingest(items.to_vec()), &base));
+                ops[i] = Op::Ingest(items.clone());
+                self.try_one(&mut ops, i, Op::Batch { durability: None, items });
+            }
             Op::MultiGet { view, keys } => {
                 let base = ops.clone();
                 let keys = self.fewer(keys, |keys| with(Op::MultiGet { view, keys: keys.to_vec() }, &base));
@@ -98,14 +104,11 @@ impl Minimiser<'_> {
                     ops[i] = Op::MultiGet { view, keys };
                 }
             }
-            Op::Scan { view, limits, how, .. } => {
-                let all = (Bound::Unbounded, Bound::Unbounded);
-                let scan = |limits, how| Op::Scan { view, limits, how, count: usize::MAX };
-                let _ = self.try_one(&mut ops, i, scan(all.clone(), How::Forward))
-                    || self.try_one(&mut ops, i, scan(all, How::Backward))
-                    || self.try_one(&mut ops, i, scan((limits.0.clone(), Bound::Unbounded), how))
-                    || self.try_one(&mut ops, i, scan((Bound::Unbounded, limits.1.clone()), how))
-                    || self.try_one(&mut ops, i, scan(limits, how));
+            Op::Scan { view, limits, how, .. } => self.scan(&mut ops, i, view, limits, how),
+            // A prefix and the keys that have it are not renamed together.
+            Op::Prefix { view, .. } => {
+                let limits = (Bound::Unbounded, Bound::Unbounded);
+                self.try_one(&mut ops, i, Op::Scan { view, limits, how: How::Forward, count: usize::MAX });
             }
             Op::Iter { slot, view, .. } => {
                 let limits = (Bound::Unbounded, Bound::Unbounded);
@@ -122,7 +125,7 @@ impl Minimiser<'_> {
             let mut op = ops[i].clone();
             let items: &mut [Item] = match &mut op {
                 Op::Put(item) => std::slice::from_mut(item),
-                Op::Batch { items, .. } => items,
+                Op::Batch { items, .. } | Op::Ingest(items) => items,
                 _ => break,
             };
             items.iter_mut().filter_map(|i| i.value.as_mut()).for_each(|v| v.len = v.len.min(len));
@@ -131,6 +134,17 @@ impl Minimiser<'_> {
             }
         }
         ops
+    }
+
+    /// A scan of more, or one that goes one way.
+    fn scan(&mut self, ops: &mut Vec<Op>, i: usize, view: View, limits: Limits, how: How) {
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let scan = |limits, how| Op::Scan { view, limits, how, count: usize::MAX };
+        let _ = self.try_one(ops, i, scan(all.clone(), How::Forward))
+            || self.try_one(ops, i, scan(all, How::Backward))
+            || self.try_one(ops, i, scan((limits.0.clone(), Bound::Unbounded), how))
+            || self.try_one(ops, i, scan((Bound::Unbounded, limits.1.clone()), how))
+            || self.try_one(ops, i, scan(limits, how));
     }
 
     /// Gives keys short names, everywhere at once, in an order like theirs.
@@ -188,7 +202,7 @@ fn each_key(op: &mut Op, f: &mut dyn FnMut(&mut Key)) {
     };
     match op {
         Op::Put(item) => of_item(item, f),
-        Op::Batch { items, .. } => items.iter_mut().for_each(|i| of_item(i, f)),
+        Op::Batch { items, .. } | Op::Ingest(items) => items.iter_mut().for_each(|i| of_item(i, f)),
         Op::Get { key, .. } => f(key),
         Op::MultiGet { keys, .. } => keys.iter_mut().for_each(f),
         Op::Prefix { prefix, .. } => f(prefix),

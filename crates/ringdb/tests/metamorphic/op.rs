@@ -74,6 +74,8 @@ pub enum Op {
         durability: Option<Durability>,
         items: Vec<Item>,
     },
+    /// Puts that are ingested, sorted, a keyspace at a time.
+    Ingest(Vec<Item>),
     Get {
         view: View,
         key: Key,
@@ -206,6 +208,10 @@ impl Display for Op {
             Op::Put(item) => item.fmt(f),
             Op::Batch { durability, items } => {
                 write!(f, "batch {}", level(*durability))?;
+                items.iter().try_for_each(|i| write!(f, " {i}"))
+            }
+            Op::Ingest(items) => {
+                f.write_str("ingest")?;
                 items.iter().try_for_each(|i| write!(f, " {i}"))
             }
             Op::Get { view, key } => write!(f, "get {view} {}", Quoted(key)),
@@ -383,6 +389,13 @@ pub fn parse(line: &str) -> Result<Op, String> {
                 });
             }
             Op::Batch { durability, items }
+        }
+        "ingest" => {
+            let mut items = Vec::new();
+            while let Some(word) = w.words.next() {
+                items.push(if word == "put" { w.item(true)? } else { return Err(w.wrong(word)) });
+            }
+            Op::Ingest(items)
         }
         "get" => Op::Get { view: w.view()?, key: w.key()? },
         "multi_get" => {

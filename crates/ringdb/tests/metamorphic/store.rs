@@ -1,5 +1,6 @@
 //! A real store as the subject of operations.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -251,10 +252,24 @@ impl Store {
         }
     }
 
-    fn sync(&mut self) {
+    fn sync(&mut self) -> String {
         self.pending.sync(self.db.as_ref().expect("open"), self.settings.calls);
         // What was not logged is durable now, too: the store may be dropped.
         self.unlogged = false;
+        DONE.into()
+    }
+
+    fn ingest(&mut self, items: &[Item]) -> String {
+        for (number, keyspace) in self.keyspaces.iter().enumerate() {
+            let Some(keyspace) = keyspace else { continue };
+            let of_it = items.iter().filter(|i| i.keyspace == number);
+            let pairs: BTreeMap<_, _> = of_it.filter_map(|i| Some((&i.key, i.value?.bytes()))).collect();
+            let count = pairs.len() as u64;
+            assert_eq!(keyspace.ingest(pairs).expect("ingest"), count);
+            // Everything before it is durable now.
+            self.unlogged &= count == 0;
+        }
+        DONE.into()
     }
 
     fn checkpoint(&mut self) -> String {
@@ -299,6 +314,7 @@ impl Subject for Store {
                 self.write(*durability, items);
                 DONE.into()
             }
+            Op::Ingest(items) => self.ingest(items),
             Op::Get { view, key } => {
                 let Some(r) = self.reader(*view) else { return NOTHING.into() };
                 let got = r.get(self.settings.calls, key, &self.options(), self.done);
@@ -368,10 +384,7 @@ impl Subject for Store {
                 }
                 DONE.into()
             }
-            Op::Sync => {
-                self.sync();
-                DONE.into()
-            }
+            Op::Sync => self.sync(),
             Op::WaitIdle => {
                 self.db().wait_idle().expect("wait_idle");
                 DONE.into()

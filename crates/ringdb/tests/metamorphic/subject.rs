@@ -148,7 +148,7 @@ impl Subject for Model {
                 self.write(item);
                 DONE.into()
             }
-            Op::Batch { items, .. } => {
+            Op::Batch { items, .. } | Op::Ingest(items) => {
                 items.iter().for_each(|i| self.write(i));
                 DONE.into()
             }
