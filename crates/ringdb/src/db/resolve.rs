@@ -4,7 +4,7 @@ use super::cover::Covered;
 use super::source::Source;
 use super::view::View;
 use crate::cursor::Cursor;
-use crate::key::Kind;
+use crate::key::{Kind, SEQ_MAX};
 use crate::merge::MergeCursor;
 use crate::operator::operands::Operands;
 use crate::{Result, Value};
@@ -40,6 +40,10 @@ impl Covered {
     ) -> Result<Option<Value>> {
         let Some(newer) = operands else { return Ok(None) };
         let here = merge.valid() && merge.key() == key;
+        if here && merge.seq() > SEQ_MAX {
+            // The place of a block that cannot be read, which may have more of them: the step beyond it is the error.
+            return Ok(None);
+        }
         let there = here && !(self.any() && self.hides_ahead(key, merge.seq()));
         if there && merge.kind() == Kind::Merge {
             newer.push(key, merge.value())?;

@@ -1,6 +1,6 @@
 //! Merge operators, from the outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringdb::{
     Compression, Db, Error, ErrorKind, Keyspace, KeyspaceOptions, MergeOperator, Options, Snapshot,
@@ -438,5 +438,68 @@ fn operands_meet_ingested_pairs() {
             k.compact_range(..).unwrap();
         }
         db.flush().unwrap();
+    }
+}
+
+/// Beside a damaged block, an operand is not taken for all that there is of its key.
+#[test]
+fn damage_behind_an_operand_does_not_end_its_key() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let key = |i: u32| format!("k{i:05}");
+    let base = "base".repeat(20);
+    let tables = || {
+        let all = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
+        all.filter(|p| p.extension().is_some_and(|e| e == "sst")).collect::<BTreeSet<_>>()
+    };
+    let db = Db::open(dir.path(), small()).unwrap();
+    db.keyspace("default").unwrap().alter(&with("append")).unwrap();
+    for i in 0..400 {
+        db.put(key(i), &base).unwrap();
+    }
+    db.compact_range(..).unwrap();
+    let before = tables();
+    for i in 0..400 {
+        db.merge(key(i), "x".repeat(60)).unwrap();
+    }
+    db.flush().unwrap();
+    let new: Vec<_> = tables().difference(&before).cloned().collect();
+    db.close().unwrap();
+    assert_eq!(new.len(), 1, "{new:?} {before:?}");
+    let file = std::fs::File::options().read(true).write(true).open(&new[0]).unwrap();
+    // In the second block and a later one.
+    for at in [6000, 14000] {
+        file.write_all_at(&[0xAA; 8], at).unwrap();
+    }
+    let want = [base.as_bytes(), &[b'x'; 60]].concat();
+    let db = Db::open_read_only(dir.path(), small()).unwrap();
+    let (mut right, mut failed) = (0, 0);
+    for pair in db.iter() {
+        match pair {
+            Ok((key, value)) => {
+                assert_eq!(value, want, "{key:?} beside damage");
+                right += 1;
+            }
+            Err(e) => {
+                assert!(matches!(e, Error::Corrupt { .. }), "{e}");
+                failed += 1;
+            }
+        }
+    }
+    assert!(right > 0 && failed == 1, "{right} {failed}");
+    let mut cursor = db.cursor();
+    let mut found = cursor.first();
+    while let Ok(true) = found {
+        assert_eq!(cursor.value().unwrap(), want, "{:?} beside damage", cursor.key());
+        found = cursor.next();
+    }
+    assert!(found.is_err());
+    for pair in db.iter().rev().take_while(|p| p.is_ok()) {
+        assert_eq!(pair.unwrap().1, want);
+    }
+    for i in 0..400 {
+        if let Ok(value) = db.get(key(i)) {
+            assert_eq!(value.unwrap(), want);
+        }
     }
 }
