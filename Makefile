@@ -72,6 +72,10 @@ lint-plugin-rust: ## clippy over rocksdb-plugin/rust, with the headers that its 
 msrv: ## Build with the oldest Rust that is supported; installed by rustup, or skipped with the reason
 	tools/msrv
 
+.PHONY: other-systems
+other-systems: ## See that a build for another system than Linux says that there is none; its target by rustup, or skipped
+	tools/check-other-systems
+
 .PHONY: deny
 deny: ## Licences, advisories and sources of the dependencies (cargo install cargo-deny; advisories need the network)
 	$(CARGO) deny --locked check
@@ -104,9 +108,14 @@ leveldb-c-test: ## Run a C program for LevelDB, unchanged, against the library (
 	RINGDB_LEVELDB_C_TEST="$(abspath $(C_TEST))" $(CARGO) test --locked -p ringdb-leveldb --test c a_given_program -- --nocapture
 
 .PHONY: install
-install: ## Install both C interfaces below PREFIX (default /usr/local)
-	$(CARGO) build --release --locked -p engineswap-c -p ringdb-c
+install: ## Install the command, its manual pages and completions, and both C interfaces below PREFIX (default /usr/local)
+	$(CARGO) build --release --locked -p ringdb-cli -p engineswap-c -p ringdb-c
+	tools/install-command target/release "$(PREFIX)"
 	tools/install-capi target/release "$(PREFIX)"
+
+.PHONY: uninstall
+uninstall: ## Remove what `make install` put below PREFIX
+	tools/uninstall "$(PREFIX)"
 
 .PHONY: fio-plugin
 fio-plugin: ## Build engineswap as an I/O engine of the installed fio: target/fio/libengineswap_fio.so

@@ -10,6 +10,11 @@
 //! - an error is the kernel's result, with the operation, path, offset and length;
 //! - completions are reaped in bulk; callers take them afterwards.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "engineswap runs on Linux only: its engines are io_uring, libaio and Linux's own system calls"
+);
+
 mod buf;
 pub mod engine;
 mod error;

@@ -65,6 +65,9 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("ringdb runs on Linux only: its I/O layer, engineswap, is made of Linux's interfaces");
+
 mod bounds;
 mod cache;
 mod coding;
