@@ -39,6 +39,8 @@ pub(super) enum Step {
 pub(super) struct Probes {
     hits: u64,
     filter_negatives: u64,
+    /// A lookup has come to its end with operands: [`Lookup::merge_the_rest`] has its answer.
+    pub unmerged: bool,
 }
 
 impl Probes {
@@ -268,7 +270,7 @@ impl Lookup {
         self.ask_memtables_with(view, copied)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ask_memtables_with(
         &mut self,
         view: &View,
@@ -306,6 +308,7 @@ impl Lookup {
             probes.filter_negatives += 1;
         }
         self.walk.at = At::Done;
+        probes.unmerged |= self.operands.is_some();
         false
     }
 
@@ -398,13 +401,13 @@ impl Lookup {
     ) -> Result<Option<Option<Value>>> {
         match BlockView::trusted(block).find(self.key.as_slice(), self.seq) {
             // Of a table that was ingested, the number is not in the block, and the key is there once.
-            Find::Found(entry) if entry.seq + table.parts().given() > self.seq => self.walk.at = At::Tables,
+            Find::Found(entry) if entry.seq + table.given() > self.seq => self.walk.at = At::Tables,
             Find::Found(entry) => {
                 if (entry.kind == Kind::Merge) | self.operands.is_some() {
                     return self.merge_block(view, (table, number), block, make);
                 }
                 self.walk.at = At::Done;
-                let there = entry.kind == Kind::Put && entry.seq + table.parts().given() >= self.cover;
+                let there = entry.kind == Kind::Put && entry.seq + table.given() >= self.cover;
                 return Ok(Some(there.then(|| make(entry.value, Lies::Stored))));
             }
             Find::Next if number + 1 < table.index().blocks() => self.walk.at = At::Block(number + 1),

@@ -143,10 +143,12 @@ impl Views {
                 }
             }
         }
-        // Those that wait are not here any more; the others have come to their ends.
-        for (i, slot) in lookups.iter_mut().enumerate() {
-            if let Some(lookup) = slot.as_mut().filter(|lookup| lookup.has_operands()) {
-                out[first + i] = lookup.merge_the_rest()?;
+        if probes.unmerged {
+            // Those that wait are not here any more; the others have come to their ends.
+            for (i, slot) in lookups.iter_mut().enumerate() {
+                if let Some(lookup) = slot.as_mut().filter(|lookup| lookup.has_operands()) {
+                    out[first + i] = lookup.merge_the_rest()?;
+                }
             }
         }
         probes.count(view);

@@ -54,7 +54,7 @@ impl Bloom {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn may_contain(&self, hash: u64) -> bool {
         let at = self.line(hash);
         let line = &self.words[at..at + WORDS];

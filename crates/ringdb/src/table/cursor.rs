@@ -284,7 +284,7 @@ impl TableCursor {
         let entry = BlockView::with_layout(bytes, *layout).entry(at);
         self.key.truncate(self.shared);
         self.key.extend_from_slice(entry.suffix);
-        self.seq = entry.seq + self.table.parts().given();
+        self.seq = entry.seq + self.table.given();
         self.kind = entry.kind;
         let start = entry.value.as_ptr().addr() - bytes.as_ptr().addr();
         self.value = (start, start + entry.value.len());

@@ -23,6 +23,8 @@ pub(crate) struct Table {
     io: Io,
     parts: Arc<TableParts>,
     slots: SlotArray,
+    /// See [`TableMeta::given`]. A copy: whoever has found an entry has the slots at hand, but not the description.
+    given: Seq,
     checked: CheckedBlocks,
     cache: Arc<Cache>,
     obsolete: AtomicBool,
@@ -61,6 +63,7 @@ impl Table {
         Arc::new(Table {
             io: io.clone(),
             slots: cache.slots(parts.index.blocks() as usize),
+            given: parts.given(),
             checked: CheckedBlocks::new(parts.index.blocks()),
             parts: Arc::new(parts),
             cache: Arc::clone(cache),
@@ -78,6 +81,12 @@ impl Table {
     #[inline]
     pub fn meta(&self) -> &TableMeta {
         &self.parts.properties.meta
+    }
+
+    /// What is added to the sequence numbers in its blocks.
+    #[inline]
+    pub fn given(&self) -> Seq {
+        self.given
     }
 
     pub fn path(&self) -> &Path {

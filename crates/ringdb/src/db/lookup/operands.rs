@@ -73,12 +73,12 @@ impl Lookup {
         loop {
             match BlockView::trusted(block).find(self.key.as_slice(), self.seq) {
                 // Of a table that was ingested, the number is not in the block, and the key is there once.
-                Find::Found(entry) if entry.seq + table.parts().given() > self.seq => {
+                Find::Found(entry) if entry.seq + table.given() > self.seq => {
                     self.walk.at = At::Tables;
                     return Ok(None);
                 }
                 Find::Found(entry) => {
-                    let seq = entry.seq + table.parts().given();
+                    let seq = entry.seq + table.given();
                     if let Some(answer) = self.meet(view, entry.kind, seq, entry.value)? {
                         return Ok(Some(answer.map(|value| make(&value, Lies::Made))));
                     }
