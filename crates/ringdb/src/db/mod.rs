@@ -200,8 +200,8 @@ impl Db {
     /// and reads under way go on seeing theirs, for which their tables stay open, also those that the writer has
     /// removed. Writes with [`crate::Durability::None`] are seen when they are flushed. It costs little when nothing
     /// has changed, the reading of the new part of the log when something was written, and that of the log behind the
-    /// tables after a flush. Nothing calls it by itself: call it before a read that has to be of now, or every so
-    /// often. In a store opened for writing there is nothing to catch up with: false.
+    /// tables after a flush or an ingest. Nothing calls it by itself: call it before a read that has to be of now, or
+    /// every so often. In a store opened for writing there is nothing to catch up with: false.
     ///
     /// ```
     /// # let tmp = tempfile::tempdir().expect("a temporary directory");

@@ -160,9 +160,10 @@ fn try_read_only(
         let frame_bytes = frame_bytes(&state, &settings_map(&state));
         Ok((recover(io, dir, &options, frame_bytes, &state, &segments(&own))?, options))
     });
-    // A segment is reused only after an edit that says so.
+    // A segment is reused only after an edit that says so. What was ingested meanwhile is in no log, but what was
+    // written after it may be.
     match ManifestFile::load(io, dir)? {
-        Some(now) if now.state.log_number == state.log_number => {
+        Some(now) if now.state.log_number == state.log_number && !state.lacks_ingest_of(&now.state) => {
             // A table that cannot be read may just have been compacted away.
             let unreadable = |r: &Recovered| r.version.tables().any(|(_, t)| t.why_unreadable().is_some());
             if now.state.tables != state.tables && recovered.as_ref().is_ok_and(|(r, _)| unreadable(r)) {

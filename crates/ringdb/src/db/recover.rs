@@ -138,7 +138,13 @@ fn check_last_seq(dir: &Path, last_seq: Seq) -> Result<()> {
     Ok(())
 }
 
-/// What [`follow_log`] has found.
+/// Frames that have come to the log, in no memtable yet, and where they end.
+pub(super) struct News {
+    frames: Vec<(Seq, Vec<u8>)>,
+    at: (LogPos, Seq),
+}
+
+/// What [`append_news`] has come to.
 pub(super) struct Followed {
     /// Memtables behind the former newest one, oldest first.
     pub begun: Vec<(Arc<Memtable>, Seq)>,
@@ -147,29 +153,47 @@ pub(super) struct Followed {
     pub tail: Tail,
 }
 
-/// Adds what has come behind `tail` to its memtable, and to others when that is full. `None` if the log has to be
-/// replayed from its beginning; then, as after an error, the tail is of no use any more.
-pub(super) fn follow_log(
+/// Reads what has come behind `tail`. `None` if it is more than a memtable takes, or the log has to be replayed from
+/// its beginning for another reason.
+pub(super) fn read_news(
     (io, dir, options): At<'_>,
-    cache: &Arc<Cache>,
     state: &ManifestState,
     segments: &[u64],
+    tail: &Tail,
+) -> Result<Option<News>> {
+    let (mut frames, mut bytes) = (Vec::new(), 0);
+    let at = follow(io, dir, segments, &from(state, options), tail.at, &mut |first, payload| {
+        bytes += payload.len() as u64;
+        if bytes > options.memtable_limit() {
+            frames = Vec::new();
+        } else {
+            frames.push((first, payload.to_vec()));
+        }
+        Ok(())
+    })?;
+    Ok(at.filter(|_| bytes <= options.memtable_limit()).map(|at| News { frames, at }))
+}
+
+/// Adds `news` to the memtable of `tail`, and to others when that is full.
+pub(super) fn append_news(
+    (_, dir, options): At<'_>,
+    cache: &Arc<Cache>,
+    state: &ManifestState,
+    news: News,
     tail: Tail,
-) -> Result<Option<Followed>> {
+) -> Result<Followed> {
     let limit = options.memtable_limit();
     let known = tail.writer.as_ref().map(|(mem, ..)| mem.clone());
     let mut sink = Sink { state, dir, cache, limit, open: tail.writer, done: Vec::new() };
     let mut last_seq = 0;
-    let at = follow(io, dir, segments, &from(state, options), tail.at, &mut |first, payload| {
-        last_seq = last_seq.max(sink.frame(first, payload)?);
-        Ok(())
-    })?;
-    let Some(at) = at else { return Ok(None) };
+    for (first, payload) in &news.frames {
+        last_seq = last_seq.max(sink.frame(*first, payload)?);
+    }
     check_last_seq(dir, last_seq)?;
     let Sink { done: mut begun, open, .. } = sink;
     begun.extend(open.iter().map(|(mem, _, newest)| (mem.clone(), *newest)));
     begun.retain(|(mem, _)| known.as_ref().is_none_or(|k| !Arc::ptr_eq(k, mem)));
-    Ok(Some(Followed { begun, last_seq, tail: Tail { at, writer: open } }))
+    Ok(Followed { begun, last_seq, tail: Tail { at: news.at, writer: open } })
 }
 
 /// A missing table is damage, not a wrong path of the caller's.

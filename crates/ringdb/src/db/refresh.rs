@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::core::Core;
 use super::open::{describe, files_of, segments, until_believed};
-use super::recover::{Tail, follow_log, open_tables, replay_log};
+use super::recover::{Tail, append_news, open_tables, read_news, replay_log};
 use super::remember::resolve;
 use crate::key::Seq;
 use crate::log::Lost;
@@ -90,23 +90,27 @@ impl Core {
             true => None,
             false => Some(open_tables(at, &self.cache, now, &self.tree.version())?),
         };
-        let mut followed = false;
-        if let Some(tail) = f.log.tail.take_if(|_| same_log)
-            && let Some(more) = follow_log(at, &self.cache, now, &segments(&own), tail)?
-        {
-            f.log.memtables.extend(more.begun);
-            f.log.last_seq = f.log.last_seq.max(more.last_seq);
-            f.log.tail = Some(more.tail);
-            followed = true;
-        }
-        let replayed = match followed {
-            true => None,
-            false => Some(replay_log(at, &self.cache, now, &segments(&own))?),
+        let may_follow = same_log && !before.lacks_ingest_of(now);
+        let news = match f.log.tail.as_ref().filter(|_| may_follow) {
+            Some(tail) => read_news(at, now, &segments(&own), tail)?,
+            None => None,
+        };
+        let replayed = match &news {
+            Some(_) => None,
+            None => Some(replay_log(at, &self.cache, now, &segments(&own))?),
         };
         // A segment is reused only after an edit that says so.
         let latest = ManifestFile::load_since(io, dir, new.as_deref().unwrap_or(&f.loaded))?;
         if !holds(now, version.as_ref(), &latest) {
             return Ok(None);
+        }
+        // The view of before has the same memtable. It may show more of it, once there is nothing between the two that
+        // came by tables alone.
+        if let Some((news, tail)) = news.zip(f.log.tail.take()) {
+            let more = append_news(at, &self.cache, now, news, tail)?;
+            f.log.memtables.extend(more.begun);
+            f.log.last_seq = f.log.last_seq.max(more.last_seq);
+            f.log.tail = Some(more.tail);
         }
         let (mut log, mut damage) = (None, None);
         if let Some(r) = replayed {
@@ -178,7 +182,10 @@ fn holds(now: &ManifestState, version: Option<&Version<Table>>, latest: &Since) 
             // A table that cannot be read may just have been compacted away.
             let unreadable = |v: &Version<Table>| v.tables().any(|(_, t)| t.why_unreadable().is_some());
             let changed = latest.state.tables != now.tables;
-            latest.state.log_number == now.log_number && !(changed && version.is_some_and(unreadable))
+            // Nor what was ingested meanwhile: what came after it may be in the log that was read.
+            latest.state.log_number == now.log_number
+                && !now.lacks_ingest_of(&latest.state)
+                && !(changed && version.is_some_and(unreadable))
         }
     }
 }

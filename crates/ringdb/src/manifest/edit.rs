@@ -40,6 +40,8 @@ pub(crate) struct VersionEdit {
     pub ranges: RangeEdit,
     /// What tells the store from all others; never 0, never changed.
     pub store_id: Option<u64>,
+    /// The number of the last ingest, whose tables may be gone. Those of added tables raise it by themselves.
+    pub last_ingested: Option<Seq>,
 }
 
 mod tag {
@@ -60,6 +62,7 @@ mod tag {
     pub const RANGES_APPLIED: u64 = 18;
     pub const STORE_ID: u64 = 24;
     pub const INGESTED: u64 = 32;
+    pub const LAST_INGESTED: u64 = 33;
 }
 
 impl VersionEdit {
@@ -78,6 +81,7 @@ impl VersionEdit {
         number(tag::FLUSHED_SEQ, self.flushed_seq);
         number(tag::NEXT_KEYSPACE_ID, self.next_keyspace_id.map(u64::from));
         number(tag::STORE_ID, self.store_id);
+        number(tag::LAST_INGESTED, self.last_ingested);
         for id in &self.dropped_keyspaces {
             number(tag::DROPPED_KEYSPACE, Some(*id as u64));
         }
@@ -143,6 +147,7 @@ impl VersionEdit {
             tag::FLUSHED_SEQ => r.varint().map(|v| self.flushed_seq = Some(v)),
             tag::NEXT_KEYSPACE_ID => small(r).map(|v| self.next_keyspace_id = Some(v)),
             tag::STORE_ID => r.varint().map(|v| self.store_id = Some(v)),
+            tag::LAST_INGESTED => r.varint().map(|v| self.last_ingested = Some(v)),
             tag::LOG_DURABLE => r.varint().zip(r.varint()).map(|(segment, offset)| {
                 self.log_durable = Some(LogPos { segment, offset });
             }),
@@ -222,6 +227,7 @@ pub(super) mod tests {
                 cleared: vec![(9, 6), (8, 0)],
             },
             store_id: Some(u64::MAX),
+            last_ingested: Some(1 << 39),
         }
     }
 

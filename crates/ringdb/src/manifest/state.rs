@@ -17,6 +17,8 @@ pub(crate) struct ManifestState {
     pub next_file_number: u64,
     pub last_seq: Seq,
     pub flushed_seq: Seq,
+    /// 0 if nothing ever was.
+    pub last_ingested: Seq,
     pub next_keyspace_id: u32,
     /// The default if nothing is known.
     pub log_durable: LogPos,
@@ -48,7 +50,9 @@ impl ManifestState {
             return Err(format!("no store has a file of number {n}"));
         }
         let applied = edit.ranges.cleared.iter().map(|(_, seq)| *seq).max();
-        if let Some(seq) = edit.last_seq.max(edit.flushed_seq).max(applied).filter(|s| *s > SEQ_MAX) {
+        if let Some(seq) =
+            edit.last_seq.max(edit.flushed_seq).max(edit.last_ingested).max(applied).filter(|s| *s > SEQ_MAX)
+        {
             return Err(format!("no write has the sequence number {seq}"));
         }
         if edit.store_id.is_some_and(|id| id == 0 || (self.store_id != 0 && id != self.store_id)) {
@@ -150,9 +154,11 @@ impl ManifestState {
         self.store_id = edit.store_id.unwrap_or(self.store_id);
         self.log_durable = self.log_durable.max(edit.log_durable.unwrap_or_default());
         raise(&mut self.next_file_number, edit.log_number.map(|n| n.saturating_add(1)));
+        raise(&mut self.last_ingested, edit.last_ingested);
         for (_, meta) in &edit.added {
             raise(&mut self.next_file_number, Some(meta.file_id.saturating_add(1)));
             raise(&mut self.last_seq, Some(meta.max_seq));
+            raise(&mut self.last_ingested, Some(meta.given));
         }
         let created = edit.created_keyspaces.iter().map(|(id, _)| id + 1);
         let dropped = edit.dropped_keyspaces.iter().map(|id| id + 1);
@@ -162,6 +168,11 @@ impl ManifestState {
         Ok(())
     }
 
+    /// Whether something was ingested until `later`. A log that was read in between may have writes that came after it.
+    pub fn lacks_ingest_of(&self, later: &ManifestState) -> bool {
+        self.last_ingested < later.last_ingested
+    }
+
     /// The edit that makes this state out of nothing.
     pub fn snapshot(&self) -> VersionEdit {
         VersionEdit {
@@ -169,6 +180,7 @@ impl ManifestState {
             next_file_number: Some(self.next_file_number),
             last_seq: Some(self.last_seq),
             flushed_seq: Some(self.flushed_seq),
+            last_ingested: (self.last_ingested != 0).then_some(self.last_ingested),
             removed: vec![],
             added: self.tables.values().cloned().collect(),
             created_keyspaces: self.keyspaces.iter().map(|(id, name)| (*id, name.clone())).collect(),

@@ -397,6 +397,7 @@ fn new_state(
         next_file_number,
         last_seq,
         flushed_seq: last_seq,
+        last_ingested: old.last_ingested,
         next_keyspace_id: old.next_keyspace_id.max(highest),
         settings: old.settings,
         keyspaces,

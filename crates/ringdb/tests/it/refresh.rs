@@ -1,9 +1,14 @@
 //! A store opened read-only that catches up with its writer.
 #![allow(clippy::unwrap_used)] // a test
 
+use crate::failing;
+
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+use ringdb::engineswap::ErrorKind;
 use ringdb::{Db, Error, KeyspaceOptions, Options};
 
 fn options() -> Options {
@@ -192,4 +197,50 @@ fn damage_of_what_is_new_is_told() {
     writer.put("k", [6; 3000]).unwrap();
     assert!(reader.refresh().unwrap());
     assert_eq!(get(&reader, "k"), Some(vec![6; 3000]));
+}
+
+/// Whatever is ingested between two reads of an open, or of a refresh: no later write is seen without it.
+#[test]
+fn no_later_write_is_seen_without_an_ingest() {
+    let number = |v: Option<ringdb::Value>| v.map_or(0, |v| u32::from_be_bytes(v[..].try_into().unwrap()));
+    for refreshes in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = Arc::new(Db::open(dir.path(), options()).unwrap());
+        writer.put("note", 0_u32.to_be_bytes()).unwrap();
+        let (io, disk) = failing::dying(i64::MAX, ErrorKind::Io);
+        let open = || {
+            let env = ringdb::SystemEnv::shared();
+            Db::open_read_only_with_env(dir.path(), options(), io.clone(), env).unwrap()
+        };
+        let mut reader = open();
+        let mut all_seen = 0;
+        // Before its n-th read.
+        for n in 1..100_u32 {
+            let reads = Arc::new(AtomicU32::new(0));
+            let (of_hook, beside) = (Arc::clone(&reads), Arc::clone(&writer));
+            // The log has something to be read in any case.
+            writer.put("other", n.to_be_bytes()).unwrap();
+            disk.before_reads(move || {
+                if of_hook.fetch_add(1, SeqCst) + 1 == n {
+                    beside.ingest([(format!("k{n:08}"), n.to_be_bytes())]).unwrap();
+                    beside.put("note", n.to_be_bytes()).unwrap();
+                }
+            });
+            match refreshes {
+                true => drop(reader.refresh().unwrap()),
+                false => reader = open(),
+            }
+            disk.before_reads(|| {});
+            if reads.load(SeqCst) < n {
+                assert!(n > 4 && all_seen > 1, "{n} reads, {all_seen} seen");
+                break;
+            }
+            let snapshot = reader.snapshot();
+            let note = number(snapshot.get("note").unwrap());
+            let there = number(snapshot.get(format!("k{note:08}")).unwrap());
+            assert_eq!(there, note, "a note without its ingest, before read {n}; refreshes: {refreshes}");
+            all_seen += u32::from(note == n);
+            assert!(number(snapshot.get("other").unwrap()) == n);
+        }
+    }
 }
