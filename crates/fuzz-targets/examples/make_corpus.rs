@@ -191,6 +191,24 @@ fn capi_store(out: &Corpus) {
     }
 }
 
+/// The frozen store of LevelDB, whole and with less of its log.
+fn leveldb(out: &Corpus, dir: &Path) {
+    for (name, log_bytes) in [("whole", 64_000), ("short", 300)] {
+        for checksums in [0, 1] {
+            let mut d = vec![checksums];
+            for (kind, end) in ["MANIFEST-", ".ldb", ".log"].iter().enumerate() {
+                for (file, bytes) in files(dir, end) {
+                    let number: u8 = file.trim_start_matches(end).trim_end_matches(end).parse().unwrap();
+                    let len = if *end == ".log" { bytes.len().min(log_bytes) } else { bytes.len() };
+                    d.extend([kind as u8, number]);
+                    put_chunk(&mut d, &bytes[..len]);
+                }
+            }
+            out.put("leveldb", &format!("{name}-{checksums}"), &d);
+        }
+    }
+}
+
 fn main() {
     let out = Corpus(std::env::args().nth(1).expect("the directory of the corpora").into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -234,6 +252,7 @@ fn main() {
     }
     out.put("uri", "sim", b"sim?seed=9&plan=on+fsync+fail+EIO&capacity=3m&align=4096&map=off");
     capi_store(&out);
+    leveldb(&out, &root.join("testdata/leveldb/store"));
     // Files opened, written, read, in batches and by a queue, on each engine.
     for engine in 0..3u8 {
         let mut calls = vec![engine];

@@ -6,6 +6,7 @@
 
 mod capi;
 mod capi_store;
+mod leveldb;
 mod memory;
 mod sequence;
 mod store;
@@ -18,6 +19,7 @@ use ringdb::fuzzing;
 
 pub use capi::capi;
 pub use capi_store::capi_store;
+pub use leveldb::leveldb;
 pub use memory::Memory;
 pub use sequence::sequence;
 pub use store::store;
@@ -27,12 +29,13 @@ pub use uri::uri;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("batch", fuzzing::batch),
     ("block", fuzzing::block),
     ("capi", capi),
     ("capi_store", capi_store),
     ("filter", fuzzing::filter),
+    ("leveldb", leveldb),
     ("log", log),
     ("manifest", manifest),
     ("sequence", sequence),

@@ -34,6 +34,9 @@ pub enum Verb {
     /// Load records from files or standard input
     Load(LoadArgs),
     /// Load all records of another kind of store
+    ///
+    /// A LevelDB store comes as one, by an ingest: all of it is there when the command has ended, or nothing if it was
+    /// ended before. RocksDB's records come in batches.
     Import(ImportArgs),
     /// Write all records to standard output or a file, in a format that `load` reads back byte for byte
     Dump(DumpArgs),
@@ -122,6 +125,8 @@ pub enum Format {
 pub enum Foreign {
     /// RocksDB, read by its tool `ldb` (Debian: rocksdb-tools)
     Rocksdb,
+    /// LevelDB, read without its library; nobody may have it open
+    Leveldb,
 }
 
 /// What to do about a bad record.
@@ -185,13 +190,14 @@ pub struct ImportArgs {
     /// What kind of store it is
     #[arg(long, value_enum)]
     pub from: Foreign,
-    /// The column family to import
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    pub column_family: String,
-    /// RocksDB's tool
-    #[arg(long, value_name = "PATH", default_value = "ldb")]
-    pub ldb: PathBuf,
-    /// Durability of the batches; everything is on the device when the command has ended
+    /// The column family to import, of RocksDB [default: default]
+    #[arg(long, value_name = "NAME")]
+    pub column_family: Option<String>,
+    /// RocksDB's tool [default: ldb]
+    #[arg(long, value_name = "PATH")]
+    pub ldb: Option<PathBuf>,
+    /// Durability of the batches in which RocksDB's records are written; everything is on the device when the command
+    /// has ended
     #[arg(long, value_enum)]
     pub durability: Option<DurabilityArg>,
     /// Print the summary as JSON

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use ringdb::{
-    Db, Durability, FormatReport, Iter, Keyspace, Options, ReadOptions, Value, VerifyOptions, VerifyReport,
-    WriteBatch,
+    Db, Durability, FormatReport, Ingester, Iter, Keyspace, Options, ReadOptions, Value, VerifyOptions,
+    VerifyReport, WriteBatch,
 };
 use ringdb_socket::Remote;
 
@@ -285,6 +285,14 @@ impl Space {
             Some(k) => k.range_with(bounds, &o),
             None => self.db.range_with(bounds, &o),
         }
+    }
+
+    /// Takes pairs in ascending order, to be made part of the store at once.
+    pub fn ingester(&self) -> Result<Ingester<'_>> {
+        Ok(match &self.keyspace {
+            Some(k) => k.ingester()?,
+            None => self.db.ingester()?,
+        })
     }
 
     /// Compacts the tables within bounds.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{on, ringdb, with_input, words};
@@ -72,7 +72,84 @@ fn an_import_that_is_not_whole_is_an_error() {
     tool(&ldb, "0x61 ==> 0x62\\nKeys in range: 1\\n", 0);
     on(db, &line).ok();
     assert_eq!(on(db, "get --db DB a").ok().text(), "b\n");
-    on(db, &format!("import --db DB --from leveldb {}", src.display())).fails(2, &["rocksdb"]);
+    on(db, &format!("import --db DB --from bdb {}", src.display())).fails(2, &["rocksdb", "leveldb"]);
+}
+
+/// The store that LevelDB made, and what it holds as `dump --hex` prints it.
+fn leveldb() -> (PathBuf, String) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/leveldb");
+    (dir.join("store"), std::fs::read_to_string(dir.join("pairs.tsv")).unwrap())
+}
+
+/// A copy that can be changed.
+fn copy_of(src: &Path, to: &Path) -> PathBuf {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(src).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+    to.into()
+}
+
+#[test]
+fn a_leveldb_store_is_imported() {
+    let dir = tempdir().unwrap();
+    let (db, (src, pairs)) = (&dir.path().join("db"), leveldb());
+    let line = format!("import --db DB --from leveldb {}", src.display());
+    let said = on(db, &format!("{line} --json")).ok().json();
+    assert_eq!(said["records"], pairs.lines().count());
+    assert_eq!(on(db, "dump --db DB --hex").ok().text(), pairs);
+    // Beside what is there, in place of older values of the same keys, and again.
+    on(db, "put --db DB other stays").ok();
+    on(db, "put --db DB key003 goes").ok();
+    assert!(on(db, &line).ok().text().starts_with("loaded "));
+    on(db, "del --db DB other").ok();
+    assert_eq!(on(db, "dump --db DB --hex").ok().text(), pairs);
+    on(db, &format!("{line} --keyspace k")).ok();
+    assert_eq!(on(db, "dump --db DB --keyspace k --hex").ok().text(), pairs);
+    // An unfinished write at the end of its log.
+    let torn = copy_of(&src, &dir.path().join("torn"));
+    let log = std::fs::read_dir(&torn).unwrap().map(|e| e.unwrap().path());
+    let log = log.into_iter().find(|p| p.extension().is_some_and(|e| e == "log")).unwrap();
+    let bytes = std::fs::read(&log).unwrap();
+    std::fs::write(&log, &bytes[..bytes.len() - 5]).unwrap();
+    let ran = on(db, &format!("import --db DB --keyspace torn --from leveldb {}", torn.display())).ok();
+    assert!(ran.err.contains("record that was not finished"), "{}", ran.err);
+    let lines = on(db, "count --db DB --keyspace torn").ok().text().trim().parse::<usize>().unwrap();
+    assert_eq!(lines, pairs.lines().count() - 1);
+}
+
+#[test]
+fn a_leveldb_store_that_is_not_whole_gives_nothing() {
+    let dir = tempdir().unwrap();
+    let (db, (src, _)) = (&dir.path().join("db"), leveldb());
+    on(db, "put --db DB a b").ok();
+    let import = |src: &Path| on(db, &format!("import --db DB --from leveldb {}", src.display()));
+    import(&dir.path().join("no")).fails(4, &["no LevelDB store", "no such directory"]);
+    import(dir.path()).fails(4, &["no LevelDB store", "CURRENT"]);
+    import(db).fails(4, &["ringdb's own"]);
+    for flag in ["--ldb x", "--column-family x", "--durability sync"] {
+        on(db, &format!("import --db DB --from leveldb {flag} {}", src.display())).fails(2, &["rocksdb"]);
+    }
+    let copy = copy_of(&src, &dir.path().join("copy"));
+    let tables = std::fs::read_dir(&copy).unwrap().map(|e| e.unwrap().path());
+    let mut tables: Vec<PathBuf> = tables.filter(|p| p.extension().is_some_and(|e| e == "ldb")).collect();
+    tables.sort();
+    let bytes = std::fs::read(&tables[0]).unwrap();
+    std::fs::write(&tables[0], &bytes[..bytes.len() - 1]).unwrap();
+    import(&copy).fails(4, &[tables[0].to_str().unwrap(), "the file ends here", "repair"]);
+    // Only seen when it is read: what precedes it is not loaded either.
+    let mut flipped = bytes.clone();
+    flipped[100] ^= 1;
+    std::fs::write(&tables[0], &flipped).unwrap();
+    import(&copy).fails(4, &["checksum", "byte 0", "nothing is loaded"]);
+    std::fs::remove_file(&tables[0]).unwrap();
+    import(&copy).fails(4, &["missing"]);
+    assert_eq!(on(db, "dump --db DB").ok().text(), "a\tb\n");
+    // The other way round: a LevelDB directory is no place for a store.
+    let line = format!("import --db {0} --from leveldb {0}", src.display());
+    on(db, &line).code(4);
+    assert_eq!(on(db, "verify --db DB").code, Some(0));
 }
 
 #[test]

@@ -144,8 +144,8 @@ pub(crate) fn look(dir: &Path) -> Result<Found, Fail> {
 pub(crate) fn levels_own(path: &Path) -> Fail {
     let path = path.display();
     invalid(format!(
-        "{path} is in LevelDB's own format, which this library, ringdb, does not read; \
-         write its keys and values out by LevelDB's own library, and `ringdb load` them into a new store"
+        "{path} is in LevelDB's own format, which this library, ringdb, does not open; \
+         `ringdb import --from leveldb --db NEW {path}` copies its keys and values into a new store"
     ))
 }
 

@@ -1,48 +1,31 @@
-//! `ringdb import`: the records of another kind of store, read by that store's own tool.
-//!
-//! RocksDB's formats have options without number and change; its tool reads all that its library does, opens the store
-//! read-only, and says at the end how many records there were. So a dump that breaks off is told from a whole one, and
-//! this command needs no C++ library.
+//! `ringdb import`: the records of another kind of store.
 
-use std::io::{BufReader, ErrorKind};
-use std::process::{Child, Command, Stdio};
+mod leveldb;
+mod rocksdb;
 
-use super::load::load_foreign;
 use crate::args::{Foreign, ImportArgs};
-use crate::error::{Result, failed};
-use crate::formats;
+use crate::error::{Result, usage};
 
-/// Loads a column family.
+/// Loads all records.
 pub fn import(args: &ImportArgs) -> Result<()> {
-    let Foreign::Rocksdb = args.from;
-    // Said here in words; ldb names a file that it misses.
-    if !args.src.join("CURRENT").is_file() {
-        return failed(format!("no RocksDB store in {}: it has no file CURRENT", args.src.display()));
+    match args.from {
+        Foreign::Rocksdb => rocksdb::import(args),
+        Foreign::Leveldb => {
+            only_of_rocksdb(args)?;
+            leveldb::import(args)
+        }
     }
-    let mut child = ldb(args)?;
-    let Some(output) = child.stdout.take() else { return failed("ldb has no output") };
-    let loaded = load_foreign(args, |loader| {
-        let input = BufReader::with_capacity(256 << 10, loader.bar().wrap_read(output));
-        loader.records("ldb", &mut *formats::whole_ldb(Box::new(input)))
-    });
-    // Its output is closed by now: it ends, whatever it was about to say.
-    let status = child.wait()?;
-    loaded?;
-    if status.success() { Ok(()) } else { failed(format!("{} failed: {status}", args.ldb.display())) }
 }
 
-fn ldb(args: &ImportArgs) -> Result<Child> {
-    let mut db = std::ffi::OsString::from("--db=");
-    db.push(&args.src);
-    let mut command = Command::new(&args.ldb);
-    command.arg(db).arg(format!("--column_family={}", args.column_family)).args(["dump", "--hex"]);
-    match command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
-        Ok(child) => Ok(child),
-        Err(e) if e.kind() == ErrorKind::NotFound => failed(format!(
-            "{} is not there: RocksDB's tool ldb comes with the package rocksdb-tools \
-             (apt-get install rocksdb-tools); --ldb says where it is",
-            args.ldb.display()
-        )),
-        Err(e) => failed(format!("{}: {e}", args.ldb.display())),
+/// What has no meaning for other stores is not passed over.
+fn only_of_rocksdb(args: &ImportArgs) -> Result<()> {
+    let given = [
+        ("--column-family", args.column_family.is_some(), "others have none"),
+        ("--ldb", args.ldb.is_some(), "others are read without a tool"),
+        ("--durability", args.durability.is_some(), "others come as one, which is durable in the end"),
+    ];
+    match given.iter().find(|(_, given, _)| *given) {
+        Some((flag, _, why)) => usage(format!("{flag} is for --from rocksdb: {why}")),
+        None => Ok(()),
     }
 }

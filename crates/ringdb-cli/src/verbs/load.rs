@@ -25,12 +25,35 @@ const BATCH_BYTES: usize = 4 << 20;
 /// How long an interrupted load may wait for the record that it is reading.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-#[derive(Serialize)]
-struct Summary {
-    records: u64,
-    skipped: u64,
-    bytes: u64,
-    seconds: f64,
+/// In place of a count of records: they are becoming part of the store.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What was loaded.
+#[derive(Default, Serialize)]
+pub(super) struct Summary {
+    pub(super) records: u64,
+    pub(super) skipped: u64,
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+}
+
+impl Summary {
+    /// Prints it.
+    pub(super) fn say(&self, json: bool) -> Result<()> {
+        if json {
+            return out::json(self);
+        }
+        let skipped = match self.skipped {
+            0 => String::new(),
+            n => format!(", {n} bad ones skipped"),
+        };
+        out::text(&format!(
+            "loaded {} records ({}) in {:.2} s{skipped}\n",
+            human_count(self.records),
+            human_bytes(self.bytes),
+            self.seconds
+        ))
+    }
 }
 
 /// What reads records and commits them.
@@ -63,7 +86,7 @@ pub fn load(args: &LoadArgs) -> Result<()> {
         space: Space::made(db, args.keyspace.keyspace.as_deref())?,
         batch: WriteBatch::new(),
         options: write_options(args.durability),
-        summary: Summary { records: 0, skipped: 0, bytes: 0, seconds: 0.0 },
+        summary: Summary::default(),
         bar: out::bytes_bar((!from_stdin).then_some(total)),
         interrupt: Interrupt::watch()?,
     };
@@ -83,7 +106,7 @@ pub(super) fn load_foreign(args: &ImportArgs, read: impl FnOnce(&mut Loader) -> 
         space: Space::made(db, args.keyspace.keyspace.as_deref())?,
         batch: WriteBatch::new(),
         options: write_options(args.durability),
-        summary: Summary { records: 0, skipped: 0, bytes: 0, seconds: 0.0 },
+        summary: Summary::default(),
         bar: out::bytes_bar(None),
         interrupt: Interrupt::watch()?,
     };
@@ -101,16 +124,8 @@ fn finish(mut loader: Loader, json: bool, read: impl FnOnce(&mut Loader) -> Resu
     if let Err(e) = &done {
         let why = if matches!(e, Failure::Interrupted(_)) { "interrupted: " } else { "" };
         crate::error::warn(&format!("{why}{} records are loaded", human_count(s.records)));
-    } else if json {
-        out::json(s)?;
     } else {
-        let skipped = if s.skipped > 0 { format!(", {} bad ones skipped", s.skipped) } else { String::new() };
-        out::text(&format!(
-            "loaded {} records ({}) in {:.2} s{skipped}\n",
-            human_count(s.records),
-            human_bytes(s.bytes),
-            s.seconds
-        ))?;
+        s.say(json)?;
     }
     loader.space.db.close()?;
     done
@@ -197,7 +212,7 @@ impl Loader {
 /// A signal that asks the command to end. It is looked at before each record, so that what was read is committed and
 /// counted. Where a record does not come (standard input is a terminal or an idle pipe), another thread says
 /// what has been committed by then and ends the process; so does a second signal.
-struct Interrupt {
+pub(super) struct Interrupt {
     signal: AtomicI32,
     noticed: AtomicBool,
     /// Records committed.
@@ -205,7 +220,7 @@ struct Interrupt {
 }
 
 impl Interrupt {
-    fn watch() -> Result<Arc<Interrupt>> {
+    pub(super) fn watch() -> Result<Arc<Interrupt>> {
         let it = Arc::new(Interrupt {
             signal: AtomicI32::new(0),
             noticed: AtomicBool::new(false),
@@ -229,20 +244,29 @@ impl Interrupt {
             // The rest may take its time; who is in a hurry asks again.
             let _ = signals.next();
         }
-        let n = human_count(self.loaded.load(Relaxed));
-        crate::error::warn(&format!("interrupted: {n} records are loaded"));
+        crate::error::warn(&match self.loaded.load(Relaxed) {
+            UNKNOWN => "interrupted: `ringdb count` says whether the records are in the store".into(),
+            n => format!("interrupted: {} records are loaded", human_count(n)),
+        });
         std::process::exit(128 + first);
     }
 
+    /// From here on one signal is too late: what is being done is done whole, or not at all.
+    pub(super) fn not_now(&self) {
+        self.loaded.store(UNKNOWN, Relaxed);
+        self.noticed.store(true, Relaxed);
+    }
+
     /// The signal, if one came.
-    fn came(&self) -> Option<u8> {
+    pub(super) fn came(&self) -> Option<u8> {
         let signal = u8::try_from(self.signal.load(Relaxed)).ok().filter(|s| *s != 0)?;
         self.noticed.store(true, Relaxed);
         Some(signal)
     }
 }
 
-fn too_long(key: &[u8], value: &[u8]) -> Option<String> {
+/// What is wrong with a record that no store takes.
+pub(super) fn too_long(key: &[u8], value: &[u8]) -> Option<String> {
     if key.len() as u64 > MAX_KEY_BYTES as u64 {
         return Some(format!("the key has {} bytes; at most {MAX_KEY_BYTES} are possible", key.len()));
     }

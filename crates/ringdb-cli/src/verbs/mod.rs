@@ -5,6 +5,7 @@ mod backup;
 mod docs;
 mod dump;
 mod import;
+mod ingest;
 mod load;
 mod point;
 mod repair;

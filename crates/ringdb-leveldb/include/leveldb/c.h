@@ -4,8 +4,8 @@
  * storage behind them. Link with it, or preload it, in LevelDB's place. It works from C99 and C++.
  *
  * THE FORMAT ON DISK is ringdb's. A directory with a store in LevelDB's own format is refused (leveldb_open,
- * leveldb_destroy_db and leveldb_repair_db) and not changed; what LevelDB's own library writes out of it, `ringdb
- * load` takes. The `ringdb` command and ringdb's other interfaces open the stores that are made here.
+ * leveldb_destroy_db and leveldb_repair_db) and not changed; `ringdb import --from leveldb` copies it into a new
+ * store. The `ringdb` command and ringdb's other interfaces open the stores that are made here.
  *
  * ERRORS. `errptr` leads to a char * that is NULL or memory of malloc's. A call that fails frees that and puts a new
  * message there, which the caller frees; a call that succeeds leaves it alone. Messages begin as LevelDB's do:

@@ -337,7 +337,7 @@ static void levels_own(const char *dir, leveldb_options_t *options) {
     f = fopen(file, "w");
     CHECK(f != NULL && fwrite(manifest, sizeof manifest, 1, f) == 1 && fclose(f) == 0);
     CHECK(leveldb_open(options, name, &err) == NULL);
-    FAILED("`ringdb load` them");
+    FAILED("`ringdb import --from leveldb --db NEW ");
     leveldb_repair_db(options, name, &err);
     FAILED("LevelDB's own format");
     leveldb_destroy_db(options, name, &err);

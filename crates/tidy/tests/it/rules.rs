@@ -145,6 +145,7 @@ fn every_dependency_has_its_reason() {
                         "engineswap",
                         "engineswap-c",
                         "latchfree",
+                        "leveldb-files",
                         "ringdb",
                         "ringdb-c",
                         "ringdb-socket",
