@@ -42,6 +42,7 @@ use std::sync::Arc;
 use crate::key::Seq;
 use crate::log::LogPos;
 use crate::mutation::{Mutation, broken};
+use crate::sync::atomic::AtomicUsize;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use crate::{Durability, Error, Result};
 
@@ -113,6 +114,8 @@ pub(crate) struct CommitQueue<E: CommitEnv> {
     moved: Condvar,
     /// Frames on their way to the device at once.
     most_leaders: usize,
+    /// How many are in [`CommitQueue::place`], where the queue's lock is held while the disk is waited for.
+    placing: AtomicUsize,
 }
 
 /// Under the queue's lock.
@@ -176,7 +179,14 @@ impl<E: CommitEnv> CommitQueue<E> {
             watchers: 0,
             alone: 0,
         });
-        CommitQueue { env, state, idle: Condvar::new(), moved: Condvar::new(), most_leaders }
+        CommitQueue {
+            env,
+            state,
+            idle: Condvar::new(),
+            moved: Condvar::new(),
+            most_leaders,
+            placing: AtomicUsize::new(0),
+        }
     }
 
     /// Commits a write: readers see it when this returns, and it is as durable as it is to be.

@@ -3,6 +3,7 @@
 
 use super::{CommitEnv, CommitQueue, State};
 use crate::key::Seq;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{lock, wait};
 use crate::{Result, log::LogPos};
 
@@ -21,6 +22,18 @@ impl<E: CommitEnv> CommitQueue<E> {
     /// Places what lies between two internal keys, the second not included, once all writes before it are durable.
     /// Other writers wait for so long.
     pub fn place(&self, (from, to): (&[u8], &[u8]), what: &mut impl Place<E>) -> Result<()> {
+        self.placing.fetch_add(1, Relaxed);
+        let placed = self.place_in_turn((from, to), what);
+        self.placing.fetch_sub(1, Relaxed);
+        placed
+    }
+
+    /// Whether a commit may have to wait for something that is placed.
+    pub fn is_placing(&self) -> bool {
+        self.placing.load(Relaxed) > 0
+    }
+
+    fn place_in_turn(&self, (from, to): (&[u8], &[u8]), what: &mut impl Place<E>) -> Result<()> {
         let mut s = lock(&self.state);
         s.alone += 1;
         while s.leaders > 0 {

@@ -100,7 +100,8 @@ impl WriteSide {
         let prompt = durability < Durability::Sync
             && payload.len() as u64 <= GROUP_BYTES
             && self.log.medium() == Medium::Mapped
-            && !self.scheduler.slowing();
+            && !self.scheduler.slowing()
+            && !self.commits.is_placing();
         let write = Write { parts: &[payload], count, batches: 1, single: None };
         prompt.then(|| self.commits.commit(&write, durability))
     }

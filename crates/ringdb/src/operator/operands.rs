@@ -35,12 +35,12 @@ impl Operands {
     /// Adds the next operand of `key`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more bytes than a value can have.
+    /// [`Error::Invalid`] if they take more memory than the largest value.
     pub fn push(&mut self, key: &[u8], operand: &[u8]) -> Result<()> {
         self.push_numbered(key, 0, operand);
         if self.bytes > MAX_VALUE_BYTES {
             return Err(Error::Invalid(format!(
-                "the operands of key \"{}\" have more than {MAX_VALUE_BYTES} bytes (1 GiB)",
+                "the operands of key \"{}\" take more than {MAX_VALUE_BYTES} bytes (1 GiB)",
                 crate::key::printable(key)
             )));
         }
@@ -49,7 +49,7 @@ impl Operands {
 
     /// The same with its number, whatever the bytes.
     pub fn push_numbered(&mut self, key: &[u8], seq: Seq, operand: &[u8]) {
-        self.bytes += operand.len();
+        self.bytes += size_of::<Operand>() + operand.len();
         self.all.push(Operand { times: 0, seq, bytes: operand.to_vec() });
         while self.partial && self.ends_alike() {
             self.collapse(key, self.all.len() - FAN);
@@ -68,7 +68,7 @@ impl Operands {
         self.all.iter().map(|o| (o.seq, o.bytes.as_slice()))
     }
 
-    /// The bytes of those that are left.
+    /// The memory of those that are left.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -89,7 +89,7 @@ impl Operands {
         let (times, tail) = (self.all[at].times + 1, self.all.drain(at..));
         let seq = tail.map(|o| o.seq).max().unwrap_or(0);
         self.all.push(Operand { times, seq, bytes: made });
-        self.bytes = self.all.iter().map(|o| o.bytes.len()).sum();
+        self.bytes = self.all.iter().map(|o| size_of::<Operand>() + o.bytes.len()).sum();
     }
 
     fn oldest_first(&self, from: usize) -> Vec<&[u8]> {
@@ -130,10 +130,17 @@ mod tests {
         for newest_first in [false, true] {
             let operands = gathered("append", newest_first, 5000);
             assert!(operands.all.len() < 3 * FAN, "{}", operands.all.len());
-            assert_eq!(operands.bytes(), whole.len());
+            assert_eq!(operands.bytes(), whole.len() + operands.all.len() * size_of::<Operand>());
             let value = operands.resolve(b"\0k", Some(b"<")).unwrap();
             assert_eq!(String::from_utf8(value).unwrap(), format!("<{whole}"));
         }
+    }
+
+    #[test]
+    fn empty_operands_that_stay_apart_are_counted() {
+        let mut operands = Operands::new(None, true);
+        (0..1000).for_each(|_| operands.push(b"\0k", b"").unwrap());
+        assert!(operands.all.len() == 1000 && operands.bytes() >= 32_000, "{}", operands.bytes());
     }
 
     #[test]

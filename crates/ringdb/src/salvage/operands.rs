@@ -27,9 +27,9 @@ pub(super) fn copy(
     out: &mut Output<'_>,
 ) -> Result<()> {
     let key = merge.key().to_vec();
-    let known = operator.is_some();
-    let mut operands = Operands::new(operator, true);
-    let (mut below, mut value) = (Seq::MAX, None);
+    // Those that nobody can merge are copied as they come: there may be any number of them.
+    let mut known = operator.map(|operator| Operands::new(Some(operator), true));
+    let (mut below, mut value, mut new_key) = (Seq::MAX, None, true);
     while merge.valid() && merge.key() == key {
         // The same version may be in the log and in a table.
         if merge.seq() < below {
@@ -39,16 +39,22 @@ pub(super) fn copy(
                 value = there.then(|| merge.value().to_vec());
                 break;
             }
-            operands.push_numbered(&key, below, merge.value());
+            match &mut known {
+                Some(operands) => operands.push_numbered(&key, below, merge.value()),
+                None => {
+                    out.add(&key, below, Kind::Merge, merge.value(), std::mem::take(&mut new_key))?;
+                }
+            }
         }
         merge.next()?;
     }
-    if let Some(made) = known.then(|| operands.resolve(&key, value.as_deref()).ok()).flatten() {
-        return out.add(&key, 0, Kind::Put, &made, true);
-    }
-    let mut new_key = true;
-    for (seq, operand) in operands.iter() {
-        out.add(&key, seq, Kind::Merge, operand, std::mem::take(&mut new_key))?;
+    if let Some(operands) = known {
+        if let Ok(made) = operands.resolve(&key, value.as_deref()) {
+            return out.add(&key, 0, Kind::Put, &made, true);
+        }
+        for (seq, operand) in operands.iter() {
+            out.add(&key, seq, Kind::Merge, operand, std::mem::take(&mut new_key))?;
+        }
     }
     value.map_or(Ok(()), |value| out.add(&key, 0, Kind::Put, &value, false))
 }
