@@ -72,6 +72,15 @@ lint-plugin-rust: ## clippy over rocksdb-plugin/rust, with the headers that its 
 msrv: ## Build with the oldest Rust that is supported; installed by rustup, or skipped with the reason
 	tools/msrv
 
+.PHONY: deb
+deb: ## Build the Debian packages (command, libraries, plugins of RocksDB and fio) into target/debian (needs debhelper)
+	tools/build-deb target/debian
+
+.PHONY: deb-test
+deb-test: deb ## Check the packages, then install, use and remove each in a fresh Debian (root, mmdebstrap; three minutes)
+	tools/check-deb target/debian
+	tools/test-deb target/debian
+
 .PHONY: other-systems
 other-systems: ## See that a build for another system than Linux says that there is none; its target by rustup, or skipped
 	tools/check-other-systems

@@ -103,6 +103,61 @@ fn libraries_go_where_the_packager_says() {
     assert!(files(&to).is_empty());
 }
 
+/// Whether a file is named by a line of debian/*.install: a path, a folder above it, or a pattern.
+fn takes(pattern: &str, file: &str) -> bool {
+    let (mut parts, mut names) = (pattern.split('/'), file.split('/'));
+    parts.by_ref().all(|part| {
+        let name = names.next();
+        match part.split_once('*') {
+            Some((head, tail)) => name.is_some_and(|n| n.starts_with(head) && n.ends_with(tail)),
+            None => name == Some(part),
+        }
+    })
+}
+
+/// Debian's packages share out what is installed: each file goes into one of them, and none asks for a file that there
+/// is not. (Their contents are looked at by `tools/check-deb`, what they do by `tools/test-deb`.)
+#[test]
+fn each_file_is_in_one_of_debians_packages() {
+    let dir = tempfile::tempdir().unwrap();
+    let (to, build) = (dir.path().join("to"), build(dir.path()));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let read = |name: &str| std::fs::read_to_string(root.join("debian").join(name)).unwrap();
+    good(tool("install-command", &to, &[&build, "/usr"]));
+    let mut c = Command::new(root.join("tools/install-capi"));
+    good(
+        c.args([&build, "/usr", "ringdb"])
+            .env("DESTDIR", &to)
+            .env("LIBDIR", "lib/some-linux")
+            .output()
+            .unwrap(),
+    );
+    let plugins = ["rocksdb", "fio"].map(|p| format!("usr/lib/some-linux/engineswap/libengineswap_{p}.so"));
+    let installed = files(&to).into_iter().map(|f| f.display().to_string()).chain(plugins);
+    let installed: Vec<_> = installed.collect();
+
+    let control = read("control");
+    let packages: Vec<_> = control.lines().filter_map(|l| l.strip_prefix("Package: ")).collect();
+    assert_eq!(packages, ["ringdb", "libringdb1", "libringdb-dev", "rocksdb-engineswap", "fio-engineswap"]);
+    let mut taken = vec![0; installed.len()];
+    for package in packages {
+        for line in read(&format!("{package}.install")).lines() {
+            let pattern = line.split(' ').next().unwrap();
+            let found: Vec<_> = (0..installed.len()).filter(|i| takes(pattern, &installed[*i])).collect();
+            assert!(!found.is_empty(), "{package}: nothing is {pattern}");
+            found.into_iter().for_each(|i| taken[i] += 1);
+        }
+    }
+    for (file, times) in installed.iter().zip(taken) {
+        assert_eq!(times, 1, "{file}");
+    }
+    let version = format!("ringdb ({}) ", env!("CARGO_PKG_VERSION"));
+    assert!(
+        read("changelog").starts_with(&version),
+        "debian/changelog begins with another version than Cargo.toml's"
+    );
+}
+
 #[test]
 fn what_cannot_be_done_is_said() {
     let dir = tempfile::tempdir().unwrap();

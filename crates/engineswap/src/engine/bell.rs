@@ -63,7 +63,7 @@ impl RawWaiter for FdWaiter {
         // A negative descriptor is passed over.
         let mut fds = [entry(self.bell.fd()), entry(self.also.as_ref().map_or(-1, |fd| fd.as_raw_fd()))];
         let limit = most.map(|most| libc::timespec {
-            tv_sec: most.as_secs().min(1 << 30) as libc::time_t,
+            tv_sec: most.as_secs().min(1 << 30) as _,
             tv_nsec: most.subsec_nanos().into(),
         });
         let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
