@@ -36,4 +36,6 @@ pub struct Metadata {
     pub len: u64,
     /// Whether it is a directory.
     pub is_dir: bool,
+    /// Whether it is a socket.
+    pub is_socket: bool,
 }

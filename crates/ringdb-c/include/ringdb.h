@@ -189,10 +189,11 @@ int32_t ringdb_options_set_table_bytes(ringdb_options *options, uint64_t bytes, 
 /* The manifest is rewritten when it is this large: 4 MiB. */
 int32_t ringdb_options_set_manifest_bytes(ringdb_options *options, uint64_t bytes, ringdb_error *err);
 /* Flags, 0 or 1: read tables past the page cache (0), make a store that is missing (1), recover what precedes damage
- * in the log (0). */
+ * in the log (0), serve the store by a Unix socket in its directory, for the ringdb command (1). */
 int32_t ringdb_options_set_direct_reads(ringdb_options *options, int32_t yes, ringdb_error *err);
 int32_t ringdb_options_set_create_if_missing(ringdb_options *options, int32_t yes, ringdb_error *err);
 int32_t ringdb_options_set_recover_damaged_log(ringdb_options *options, int32_t yes, ringdb_error *err);
+int32_t ringdb_options_set_socket(ringdb_options *options, int32_t yes, ringdb_error *err);
 
 /* Settings as TOML text, by the names of the functions above, sizes also with units: "cache_bytes = '64 MiB'". What it
  * says holds over what was set before; the rest stays. The second reads a file. */

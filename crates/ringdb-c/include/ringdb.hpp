@@ -190,6 +190,7 @@ class options {
     options &direct_reads(bool yes) { return set(ringdb_options_set_direct_reads, yes); }
     options &create_if_missing(bool yes) { return set(ringdb_options_set_create_if_missing, yes); }
     options &recover_damaged_log(bool yes) { return set(ringdb_options_set_recover_damaged_log, yes); }
+    options &socket(bool yes) { return set(ringdb_options_set_socket, yes); }
     // TOML text, and a file of it, over what was set before.
     options &parse(const std::string &toml) { return set(ringdb_options_parse, toml.c_str()); }
     options &load(const std::string &path) { return set(ringdb_options_load, path.c_str()); }

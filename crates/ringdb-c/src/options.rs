@@ -152,4 +152,5 @@ setters! {
     ringdb_options_set_direct_reads, with_direct_reads: i32, |n| args::flag(n, "direct_reads");
     ringdb_options_set_create_if_missing, with_create_if_missing: i32, |n| args::flag(n, "create_if_missing");
     ringdb_options_set_recover_damaged_log, with_recover_damaged_log: i32, |n| args::flag(n, "recover_damaged_log");
+    ringdb_options_set_socket, with_socket: i32, |n| args::flag(n, "socket");
 }

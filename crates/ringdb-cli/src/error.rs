@@ -100,10 +100,10 @@ impl From<ringdb::Error> for Failure {
     }
 }
 
-impl From<ringdb_socket::Error> for Failure {
-    fn from(e: ringdb_socket::Error) -> Failure {
+impl From<ringdb::socket::Error> for Failure {
+    fn from(e: ringdb::socket::Error) -> Failure {
         match e {
-            ringdb_socket::Error::Usage(what) => Failure::Usage(what),
+            ringdb::socket::Error::Usage(what) => Failure::Usage(what),
             e => Failure::Failed(e.to_string()),
         }
     }

@@ -5,11 +5,11 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use ringdb::socket::Remote;
 use ringdb::{
     Db, Durability, FormatReport, Ingester, Iter, Keyspace, Options, ReadOptions, Value, VerifyOptions,
     VerifyReport, WriteBatch,
 };
-use ringdb_socket::Remote;
 
 use crate::coding::Coding;
 use crate::engine::{Engine, Settings};
@@ -187,7 +187,8 @@ pub fn open_or_reach(args: &StoreArgs) -> Result<Reached> {
         Err(e @ ringdb::Error::Locked(_)) => match Remote::connect(&args.db)? {
             Some(remote) => Ok(Reached::There(remote)),
             None => failed(format!(
-                "{e}; it serves no socket there (`ringdb_socket::serve`), by which it could be asked to do this"
+                "{e}; it does not answer at a socket there, by which it could be asked to do this (a build without \
+                 one, `socket = false` in its options, or no socket could be made: `Stats::socket` says why)"
             )),
         },
         Err(e) => Err(e.into()),

@@ -5,8 +5,6 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use crate::place;
 use crate::wire::{Answer, Bad, MAX_ANSWER_BYTES, PATIENCE, Request, receive, send};
 
@@ -34,15 +32,15 @@ impl From<Bad> for Error {
     }
 }
 
-/// A connection to the process that serves a store, for one request.
+/// A connection to the process that has a store open, for one request.
 #[derive(Debug)]
 pub struct Remote {
     stream: UnixStream,
 }
 
 impl Remote {
-    /// Connects to who serves the store in `dir`; `None` if nobody does. Waits for up to 30 seconds while others are
-    /// served.
+    /// Connects to who has the store in `dir` open and serves it; `None` if nobody does. Waits for up to 30 seconds
+    /// while others are served.
     ///
     /// # Errors
     /// [`Error::Socket`]: no permission, no answer within 10 seconds, or another version of the protocol.
@@ -68,17 +66,18 @@ impl Remote {
         }
     }
 
-    /// Asks, and waits until it is done, however long that takes. `progress` is told bytes done, and of how many.
+    /// Asks, and waits until it is done, however long that takes. `progress` is told bytes done, and of how many. The
+    /// answer is JSON.
     ///
     /// # Errors
     /// [`Error::Usage`] and [`Error::Failed`] as the store's own calls fail; [`Error::Socket`] if the other process
     /// ends.
-    pub fn ask(self, request: &Request, mut progress: impl FnMut(u64, u64)) -> Result<Value, Error> {
+    pub fn ask(self, request: &Request, mut progress: impl FnMut(u64, u64)) -> Result<String, Error> {
         send(&self.stream, request)?;
         loop {
             match receive(&self.stream, MAX_ANSWER_BYTES, None)? {
                 Answer::Progress { done, total } => progress(done, total),
-                Answer::Done { result } => return Ok(result),
+                Answer::Done { result } => return Ok(result.to_string()),
                 Answer::Failed { message, usage: true } => return Err(Error::Usage(message)),
                 Answer::Failed { message, .. } => return Err(Error::Failed(message)),
                 Answer::Hello | Answer::Busy => return Err(Error::Socket("it answered out of turn".into())),

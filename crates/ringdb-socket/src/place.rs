@@ -9,9 +9,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 /// The socket's name in the directory of the store.
-const NAME: &str = "SOCKET";
+pub const NAME: &str = "SOCKET";
 /// A directory of its owner only, in which it is made.
-const MAKING: &str = "SOCKET.new";
+pub const MAKING: &str = "SOCKET.new";
+/// Its name there.
+pub const NEW: &str = "s";
+
 /// The address of a socket has room for 108 bytes, the last of them 0.
 const LONGEST: usize = 100;
 
@@ -34,30 +37,33 @@ pub(crate) struct Place {
 
 impl Place {
     /// Makes the socket in the directory of a store that nobody else has open, in the place of one that was left.
-    /// Nobody can connect before only its owner may.
+    /// Nobody can connect before only those may who should.
     pub fn listen(dir: &Path) -> io::Result<(Place, UnixListener)> {
         let (path, making) = (dir.join(NAME), dir.join(MAKING));
-        match fs::symlink_metadata(&path) {
-            Ok(m) if !m.file_type().is_socket() => {
-                let what = format!("{} is there, and is no socket", path.display());
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
-            }
-            _ => {}
+        if fs::symlink_metadata(&path).is_ok_and(|m| !m.file_type().is_socket()) {
+            let what = format!("{} is there, and is no socket", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
-        let made = making.join("s");
+        let made = making.join(NEW);
         // What a killed process has left.
-        let _ = fs::remove_file(&made);
-        let _ = fs::remove_dir(&making);
+        if fs::symlink_metadata(&making).is_ok() {
+            let _ = fs::remove_file(&made);
+            let _ = fs::remove_dir(&making);
+        }
         DirBuilder::new().mode(0o700).create(&making)?;
         let listening = || {
-            let listener = reach(dir, &format!("{MAKING}/s"), |p| UnixListener::bind(p))?;
-            fs::set_permissions(&made, Permissions::from_mode(0o600))?;
+            let new = format!("{MAKING}/{NEW}");
+            let listener = reach(dir, &new, |p| UnixListener::bind(p))?;
             let m = fs::symlink_metadata(&made)?;
+            let mode = mode(&fs::metadata(dir)?, m.gid());
+            fs::set_permissions(&made, Permissions::from_mode(mode))?;
             fs::rename(&made, &path)?;
             Ok((Place { path: path.clone(), identity: (m.dev(), m.ino()) }, listener))
         };
-        let listening = listening();
-        let _ = fs::remove_file(&made);
+        let listening: io::Result<_> = listening();
+        if listening.is_err() {
+            let _ = fs::remove_file(&made);
+        }
         let _ = fs::remove_dir(&making);
         listening
     }
@@ -69,6 +75,14 @@ impl Place {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Who may write in the directory may use the socket, which has the group `group`.
+fn mode(dir: &fs::Metadata, group: u32) -> u32 {
+    let sticky = dir.mode() & 0o1000 != 0;
+    let of_group = if dir.mode() & 0o020 != 0 && dir.gid() == group { 0o060 } else { 0 };
+    let of_others = if dir.mode() & 0o002 != 0 && !sticky { 0o006 } else { 0 };
+    0o600 | of_group | of_others
 }
 
 /// A connection to who serves the store in `dir`; `None` if nobody does.

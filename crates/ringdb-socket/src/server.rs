@@ -1,7 +1,8 @@
-//! [`serve`]: the side that has the store open.
+//! [`Server`]: the side that has the store open.
 
 use std::io;
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -9,35 +10,48 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ringdb::{Db, Durability, Error, Progress, WriteBatch, WriteOptions};
+use serde_json::Value;
 
 use crate::place::Place;
 use crate::wire::{Answer, Bad, MAX_REQUEST_BYTES, PATIENCE, Request, receive, send};
-use crate::work::work;
 
 /// Connections that are served at a time: each has a descriptor and a thread.
 const MOST: usize = 8;
 /// Progress is told no more often.
 const TELL_EVERY: Duration = Duration::from_millis(100);
+/// How long the end waits for what is being done: it fails soon, for the store is closed.
+const END_WITHIN: Duration = Duration::from_secs(1);
 
-/// A store that is served, until this is dropped. It keeps the store open. Its drop removes the socket, cuts off who is
-/// connected, and waits for what is being done for them. In a child after `fork()` it does nothing: the store, and the
-/// socket, are the parent's.
-pub struct Serving {
+/// Is told how many bytes are done, and of how many.
+pub type Progress = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// Why something was not done.
+#[derive(Debug)]
+pub struct Failure {
+    /// In words.
+    pub message: String,
+    /// Whether the request is wrong.
+    pub usage: bool,
+}
+
+/// Does what is asked for. It must not keep the store open.
+pub trait Service: Send + Sync {
+    /// Does it; gives the result as JSON.
+    ///
+    /// # Errors
+    /// As the store's own calls.
+    fn work(&self, request: Request, progress: Progress) -> Result<Value, Failure>;
+}
+
+/// A store that is served: a thread waits for connections, each of which, 8 at most, has another.
+pub struct Server {
     shared: Arc<Shared>,
     place: Place,
-    process: u32,
     accepting: Option<JoinHandle<()>>,
 }
 
-impl std::fmt::Debug for Serving {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Serving").field("process", &self.process).finish_non_exhaustive()
-    }
-}
-
 struct Shared {
-    db: Db,
+    service: Box<dyn Service>,
     listener: UnixListener,
     stopping: AtomicBool,
     connections: Mutex<Vec<Connection>>,
@@ -48,28 +62,54 @@ struct Connection {
     thread: JoinHandle<()>,
 }
 
-/// Serves `db`, the store in the directory `dir`, on a Unix socket there (SOCKET, mode 0600). A thread waits for
-/// connections; each, of 8 at most, has another. One socket that a killed process has left is replaced.
-///
-/// # Errors
-/// [`io::ErrorKind::InvalidInput`] if the store was opened read-only: it has another process's data, and perhaps its
-/// socket. Otherwise what the system says: a directory or a file system that takes no sockets.
-pub fn serve(db: &Db, dir: impl AsRef<Path>) -> io::Result<Serving> {
-    let nothing = WriteOptions::default().durability(Durability::None);
-    match db.write(WriteBatch::new(), &nothing) {
-        // One that has stopped writing has something to tell.
-        Ok(()) | Err(Error::Stopped(_)) => {}
-        Err(e) => return Err(io::Error::new(io::ErrorKind::InvalidInput, e.to_string())),
+impl Server {
+    /// Serves the store in the directory `dir`, whose lock the caller holds. A socket that a killed process has left is
+    /// replaced.
+    ///
+    /// # Errors
+    /// What the system says: a directory or a file system that takes no sockets, no descriptors, no thread.
+    pub fn start(dir: &Path, service: Box<dyn Service>) -> io::Result<Server> {
+        // The process may go elsewhere before the end.
+        let (place, listener) = Place::listen(&std::path::absolute(dir)?)?;
+        let (stopping, connections) = (AtomicBool::new(false), Mutex::default());
+        let shared = Arc::new(Shared { service, listener, stopping, connections });
+        let accept = shared.clone();
+        match Builder::new().name("ringdb-socket".into()).spawn(move || accept.accept()) {
+            Ok(thread) => Ok(Server { shared, place, accepting: Some(thread) }),
+            Err(e) => {
+                place.remove();
+                Err(e)
+            }
+        }
     }
-    let (place, listener) = Place::listen(dir.as_ref())?;
-    let (stopping, connections) = (AtomicBool::new(false), Mutex::default());
-    let shared = Arc::new(Shared { db: db.clone(), listener, stopping, connections });
-    let accept = shared.clone();
-    match Builder::new().name("ringdb-socket".into()).spawn(move || accept.accept()) {
-        Ok(thread) => Ok(Serving { shared, place, process: std::process::id(), accepting: Some(thread) }),
-        Err(e) => {
-            place.remove();
-            Err(e)
+
+    /// Removes the socket and takes nobody more. Whoever is connected is told how what it asked for ends.
+    pub fn stop(&mut self) {
+        self.place.remove();
+        self.shared.stopping.store(true, SeqCst);
+        // SAFETY: a system call without pointers, on a descriptor that this owns. `accept` fails from then on.
+        unsafe { libc::shutdown(self.shared.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        if let Some(thread) = self.accepting.take() {
+            let _ = thread.join();
+        }
+        for c in self.shared.connections().iter() {
+            let _ = c.stream.shutdown(Shutdown::Read);
+        }
+    }
+
+    /// Waits a little for the end of what is being done, then cuts off who is connected. A thread that takes longer
+    /// ends by itself, and keeps nothing open.
+    pub fn end(mut self) {
+        self.stop();
+        let ends = Instant::now() + END_WITHIN;
+        for c in std::mem::take(&mut *self.shared.connections()) {
+            while !c.thread.is_finished() && Instant::now() < ends {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let _ = c.stream.shutdown(Shutdown::Both);
+            if c.thread.is_finished() {
+                let _ = c.thread.join();
+            }
         }
     }
 }
@@ -119,10 +159,9 @@ impl Shared {
     fn talk(&self, stream: &Arc<UnixStream>) -> Result<Answer, Bad> {
         send(stream, &Answer::Hello)?;
         let request: Request = receive(stream, MAX_REQUEST_BYTES, Some(Instant::now() + PATIENCE))?;
-        Ok(match work(&self.db, request, progress(stream.clone())) {
+        Ok(match self.service.work(request, progress(stream.clone())) {
             Ok(result) => Answer::Done { result },
-            Err(Error::Invalid(message)) => Answer::Failed { message, usage: true },
-            Err(e) => Answer::Failed { message: e.to_string(), usage: false },
+            Err(Failure { message, usage }) => Answer::Failed { message, usage },
         })
     }
 }
@@ -137,26 +176,4 @@ fn progress(stream: Arc<UnixStream>) -> Progress {
             *next = sent.is_ok().then(|| Instant::now() + TELL_EVERY);
         }
     })
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        if std::process::id() != self.process {
-            return;
-        }
-        self.place.remove();
-        self.shared.stopping.store(true, SeqCst);
-        let _ = rustix::net::shutdown(&self.shared.listener, rustix::net::Shutdown::Both);
-        if let Some(thread) = self.accepting.take() {
-            let _ = thread.join();
-        }
-        let connections = std::mem::take(&mut *self.shared.connections());
-        for c in &connections {
-            // It reads no more; what is done for it ends, and is told.
-            let _ = c.stream.shutdown(Shutdown::Read);
-        }
-        for c in connections {
-            let _ = c.thread.join();
-        }
-    }
 }

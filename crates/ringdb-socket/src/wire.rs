@@ -24,11 +24,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Request {
-    /// The store's [`ringdb::Stats`], as JSON.
+    /// The store's `ringdb::Stats`, as JSON.
     Stats,
-    /// [`ringdb::Db::flush`].
+    /// `Db::flush`.
     Flush,
-    /// Flush, then [`ringdb::Keyspace::compact_range`]: table bytes before and after, bytes read and written.
+    /// Flush, then `Keyspace::compact_range`: table bytes before and after, bytes read and written.
     Compact {
         /// The keyspace; the default one if there is none.
         keyspace: Option<String>,
@@ -37,12 +37,12 @@ pub enum Request {
         /// The first key that is not meant any more.
         to: Option<Vec<u8>>,
     },
-    /// [`ringdb::Db::checkpoint`].
+    /// `Db::checkpoint`.
     Checkpoint {
         /// The new directory.
         to: Vec<u8>,
     },
-    /// [`ringdb::Db::backup`]: its report.
+    /// `Db::backup`: its report.
     Backup {
         /// The directory of the backups.
         to: Vec<u8>,

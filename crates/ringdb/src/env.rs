@@ -19,6 +19,10 @@ pub trait Env: Send + Sync {
     fn spawn(&self, name: &str, background: bool, f: Box<dyn FnOnce() + Send>) -> std::io::Result<Join>;
     /// A random number.
     fn random(&self) -> u64;
+    /// Whether all this is the machine's own. Only then is a store served by a socket.
+    fn is_system(&self) -> bool {
+        false
+    }
 }
 
 /// The machine's own time, threads and randomness.
@@ -69,5 +73,9 @@ impl Env for SystemEnv {
     fn random(&self) -> u64 {
         use std::hash::{BuildHasher, Hasher};
         std::collections::hash_map::RandomState::new().build_hasher().finish()
+    }
+
+    fn is_system(&self) -> bool {
+        true
     }
 }

@@ -10,6 +10,12 @@ pub(crate) const CURRENT: &str = "CURRENT";
 /// CURRENT before it is renamed into place.
 pub(crate) const CURRENT_TMP: &str = "CURRENT.tmp";
 
+/// The socket by which an open store is reached.
+pub(crate) const SOCKET: &str = "SOCKET";
+/// A directory of its owner only, in which it is made under another name.
+pub(crate) const SOCKET_MAKING: &str = "SOCKET.new";
+pub(crate) const SOCKET_NEW: &str = "s";
+
 /// What a recovery appends to the names of tables that nothing refers to, when it is not sure of itself.
 pub(crate) const ORPHAN: &str = ".orphan";
 /// And to the names of damaged log segments.

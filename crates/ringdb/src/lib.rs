@@ -102,6 +102,8 @@ mod salvage;
 mod settings;
 #[cfg(all(not(shuttle), feature = "sim"))]
 pub mod sim;
+#[cfg(feature = "socket")]
+pub mod socket;
 mod stats;
 mod stop;
 mod store_dir;

@@ -113,6 +113,9 @@ pub struct Options {
     pub create_if_missing: bool,
     /// If the log is corrupt before its tail, recover what precedes the damage instead of failing. Default false.
     pub recover_damaged_log: bool,
+    /// Serve the store, while it is open for writing, by a Unix socket in its directory, so that the `ringdb` command
+    /// works on it from outside; see `ringdb::socket`. Default true; false in a build without the feature `socket`.
+    pub socket: bool,
     /// The fields that were set, whatever to: bit by [`Field`].
     given: u32,
     /// Merge operators besides those that are built in.
@@ -137,6 +140,7 @@ impl Default for Options {
             direct_reads: false,
             create_if_missing: true,
             recover_damaged_log: false,
+            socket: cfg!(feature = "socket"),
             given: 0,
             operators: Registry::default(),
         }
@@ -230,6 +234,8 @@ fields! {
     with_create_if_missing create_if_missing: bool,
     /// Sets whether what precedes damage in the log is recovered.
     with_recover_damaged_log recover_damaged_log: bool,
+    /// Sets whether the store is served by a socket in its directory.
+    with_socket socket: bool,
 }
 
 impl Options {
@@ -307,6 +313,9 @@ impl Options {
                 "table_bytes is {}: at least {MIN_TABLE_BYTES} (64 KiB), 0 to choose",
                 self.table_bytes
             ));
+        }
+        if self.socket && !cfg!(feature = "socket") {
+            return wrong("socket is true: this build of ringdb is without the feature `socket`".into());
         }
         if self.background_threads > MAX_BACKGROUND_THREADS {
             return wrong(format!(

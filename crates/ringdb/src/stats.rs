@@ -27,6 +27,8 @@ pub struct Stats {
     pub io: String,
     /// Why that engine.
     pub io_reasons: Vec<String>,
+    /// Whether the store is served by the socket in its directory: "on", "off", or "off: " and why.
+    pub socket: String,
     /// The settings in force for the tables of each keyspace, the default one's, which are the store's, first.
     pub settings: Vec<KeyspaceSettings>,
     /// Levels with at least one table, and level 0.

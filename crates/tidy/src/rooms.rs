@@ -52,6 +52,7 @@ pub const ORDERS: &[Order] = &[
             "log settings",
             "manifest compaction commit",
             "stats",
+            "socket",
             "db",
             "salvage",
             "fuzzing",

@@ -44,6 +44,7 @@ def open(
     direct_reads: bool = ...,
     create_if_missing: bool = ...,
     recover_damaged_log: bool = ...,
+    socket: bool = ...,
 ) -> Db:
     """Opens a store, or makes one. Options that are not given are as the file has them, else as the store remembers."""
 

@@ -1,6 +1,7 @@
 //! Directory operations.
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::info::{DirEntry, Metadata};
@@ -12,7 +13,9 @@ fn at<'a>(op: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> Er
 
 pub(crate) fn metadata(path: &Path) -> Result<Option<Metadata>> {
     match std::fs::metadata(path) {
-        Ok(m) => Ok(Some(Metadata { len: m.len(), is_dir: m.is_dir() })),
+        Ok(m) => {
+            Ok(Some(Metadata { len: m.len(), is_dir: m.is_dir(), is_socket: m.file_type().is_socket() }))
+        }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(at("stat", path)(e)),
     }

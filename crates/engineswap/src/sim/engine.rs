@@ -163,8 +163,8 @@ impl Engine for SimEngine {
     fn metadata(&self, path: &Path) -> Result<Option<Metadata>> {
         let found = self.ask("stat", Call::Stat, path, |w| match w.state.names.find(path)? {
             None => Ok(None),
-            Some(e) if e.is_dir => Ok(Some(Metadata { len: 0, is_dir: true })),
-            Some(e) => Ok(Some(Metadata { len: w.file(e.node)?.now.len(), is_dir: false })),
+            Some(e) if e.is_dir => Ok(Some(Metadata { len: 0, is_dir: true, is_socket: false })),
+            Some(e) => Ok(Some(Metadata { len: w.file(e.node)?.now.len(), is_dir: false, is_socket: false })),
         });
         match found {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),

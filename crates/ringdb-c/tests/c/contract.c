@@ -105,6 +105,7 @@ static void options_are_checked(void) {
     OK(ringdb_options_set_table_bytes(o, 1u << 20, &e));
     OK(ringdb_options_set_manifest_bytes(o, 1u << 20, &e));
     OK(ringdb_options_set_recover_damaged_log(o, 0, &e));
+    OK(ringdb_options_set_socket(o, 1, &e));
     OK(ringdb_options_set_durability(o, RINGDB_DURABILITY_PROCESS, &e));
     OK(ringdb_options_set_create_if_missing(o, 0, &e));
     FAILS(RINGDB_NO_STORE, ringdb_open(in_dir("never"), o, &db, &e));

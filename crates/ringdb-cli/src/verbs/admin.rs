@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::time::Instant;
 
 use ringdb::Db;
-use ringdb_socket::{Remote, Request};
+use ringdb::socket::{Remote, Request};
 use serde_json::{Value, json};
 
 use crate::args::{CheckpointArgs, CompactArgs, KeyspacesArgs, PlainArgs, UpgradeArgs};
@@ -65,7 +65,7 @@ fn compact_here(db: Db, keyspace: Option<&str>, bounds: Bounds) -> Result<Value>
 
 /// Has the process that has the store open do something; its answer says so.
 pub(super) fn via_socket(remote: Remote, request: &Request, progress: impl FnMut(u64, u64)) -> Result<Value> {
-    let mut done = remote.ask(request, progress)?;
+    let mut done: Value = serde_json::from_str(&remote.ask(request, progress)?)?;
     done["via"] = json!("socket");
     Ok(done)
 }

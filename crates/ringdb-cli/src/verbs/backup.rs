@@ -2,8 +2,8 @@
 
 use std::time::{Instant, UNIX_EPOCH};
 
+use ringdb::socket::Request;
 use ringdb::{BackupOptions, Backups, VerifyOptions};
-use ringdb_socket::Request;
 use serde_json::json;
 
 use super::admin::via_socket;

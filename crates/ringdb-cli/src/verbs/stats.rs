@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ringdb_socket::Request;
+use ringdb::socket::Request;
 use serde_json::Value;
 
 use super::admin::via_socket;

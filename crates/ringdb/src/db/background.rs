@@ -91,6 +91,8 @@ impl Core {
         if !self.health.close() {
             return Ok(());
         }
+        #[cfg(feature = "socket")]
+        self.stop_serving();
         self.committer.begin_close();
         self.reactor.close();
         let Some(w) = &self.write_side else { return Ok(()) };
@@ -103,6 +105,8 @@ impl Core {
         for join in threads {
             join();
         }
+        #[cfg(feature = "socket")]
+        self.end_serving();
         let stopped = self.health.latch().reason();
         if stopped.is_none() {
             // What is durable stays so without these words.

@@ -13,6 +13,7 @@ use super::odds::Odds;
 use super::quarantine::Quarantine;
 use super::reactor::Reactor;
 use super::refresh::Follower;
+use super::served::Served;
 use super::tree::LsmTree;
 use super::view::Views;
 use super::write::WriteSide;
@@ -45,6 +46,7 @@ pub(crate) struct Core {
     pub(super) follower: Option<Mutex<Follower>>,
     /// What was lost to damage when the store was opened, or refreshed, with `recover_damaged_log`.
     pub(super) recovered_damage: Mutex<Option<String>>,
+    pub(super) served: Served,
 }
 
 impl Core {

@@ -6,7 +6,7 @@ use engineswap::Io;
 
 use super::directory::{lock, sync_name};
 use super::{Db, engine};
-use crate::files::{self, DAMAGED, FileKind, ORPHAN};
+use crate::files::{self, DAMAGED, FileKind, ORPHAN, SOCKET, SOCKET_MAKING, SOCKET_NEW};
 use crate::manifest::ManifestFile;
 use crate::{Error, Options, Result};
 
@@ -66,6 +66,7 @@ fn destroy(io: &Io, dir: &Path) -> Result<()> {
         match files::parse(aside.unwrap_or(name)).filter(|_| !entry.is_dir) {
             Some(FileKind::Lock) if aside.is_none() => {}
             Some(_) => io.remove_file(&dir.join(name))?,
+            None if remove_socket(io, &dir.join(name), name, entry.is_dir)? => {}
             None => foreign += 1,
         }
     }
@@ -85,6 +86,24 @@ fn destroy(io: &Io, dir: &Path) -> Result<()> {
             sync_name(io, dir)
         }
     }
+}
+
+/// Removes a socket that a killed process has left, whole or in the making; false if this is something else.
+fn remove_socket(io: &Io, path: &Path, name: &str, is_dir: bool) -> Result<bool> {
+    let is_socket = |path: &Path| Ok::<_, Error>(io.metadata(path)?.is_some_and(|m| m.is_socket));
+    match name {
+        SOCKET if is_socket(path)? => io.remove_file(path)?,
+        SOCKET_MAKING if is_dir => {
+            let inside = path.join(SOCKET_NEW);
+            if is_socket(&inside)? {
+                io.remove_file(&inside)?;
+            }
+            // Not if something else is in it.
+            return Ok(io.remove_dir(path).is_ok());
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 #[cfg(all(test, feature = "sim"))]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use engineswap::{FileLock, Io};
 
-use crate::files::{self, FileKind};
+use crate::files::{self, FileKind, SOCKET, SOCKET_MAKING};
 use crate::open_stores::OpenStore;
 use crate::{Error, Result};
 
@@ -19,8 +19,9 @@ pub(super) enum DirState {
     Store(Vec<FileKind>),
 }
 
-/// Names that do not make a directory somebody else's: what mkfs leaves in a new file system.
-const IGNORED: [&str; 1] = ["lost+found"];
+/// Names that do not make a directory somebody else's: what mkfs leaves in a new file system, and what a store that was
+/// killed, then removed in part, leaves.
+const IGNORED: [&str; 3] = ["lost+found", SOCKET, SOCKET_MAKING];
 
 /// Looks at a directory; an error if what it holds is not a store's. Changes nothing.
 pub(super) fn look(io: &Io, dir: &Path) -> Result<DirState> {

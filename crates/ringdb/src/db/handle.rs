@@ -18,6 +18,8 @@ impl Handle {
     pub fn start(core: Arc<Core>) -> Result<Arc<Handle>> {
         let handle = Handle { core, threads: Mutex::new(Vec::new()) };
         handle.core.start_threads(&mut lock(&handle.threads))?;
+        #[cfg(feature = "socket")]
+        handle.core.begin_serving();
         Ok(Arc::new(handle))
     }
 

@@ -55,6 +55,9 @@ mod registered;
 mod remember;
 mod resolve;
 mod seek;
+#[cfg(feature = "socket")]
+mod serve;
+mod served;
 #[cfg(test)]
 mod sim_life;
 mod snapshot;

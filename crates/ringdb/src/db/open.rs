@@ -25,6 +25,7 @@ use super::reactor::Reactor;
 use super::recover::{Recovered, recover};
 use super::refresh::Follower;
 use super::remember::{frame_bytes, resolve};
+use super::served::Served;
 use super::tree::{Immutable, LsmTree, TreeState};
 use super::version_set::VersionSet;
 use super::view::Views;
@@ -351,6 +352,7 @@ impl Core {
             write_side: None,
             follower: follower.map(Mutex::new),
             recovered_damage: Mutex::new(damage.map(describe)),
+            served: Served::default(),
         }
     }
 

@@ -56,6 +56,7 @@ impl Core {
             filter_negatives: cache.filter_negatives,
             async_page_cache_reads: self.odds.hits(),
             settings: self.keyspaces.all_settings(),
+            socket: self.served.tell(),
             recovered_damage: lock(&self.recovered_damage).clone(),
             damaged_tables: self.quarantine.damaged_tables(),
             ..Stats::default()

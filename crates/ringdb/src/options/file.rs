@@ -114,6 +114,7 @@ file! {
     direct_reads with_direct_reads bool, same;
     create_if_missing with_create_if_missing bool, same;
     recover_damaged_log with_recover_damaged_log bool, same;
+    socket with_socket bool, same;
 }
 
 #[cfg(feature = "toml")]
@@ -174,6 +175,7 @@ mod tests {
             "block_bytes": "8k", "compression": "lz4", "last_level_compression": "zstd",
             "filter_bits_per_key": 7, "background_threads": 3, "log_segment_bytes": "64KiB", "table_bytes": "1.5m",
             "manifest_bytes": 100, "direct_reads": true, "create_if_missing": false, "recover_damaged_log": true,
+            "socket": false,
         });
         let o: Options = serde_json::from_value(all.clone()).unwrap();
         let names: Vec<&str> = all.as_object().unwrap().keys().map(String::as_str).collect();
