@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use support::{Library, exports, file, have, place, root, run, sanitizer};
+use support::{Library, file, have, place, root, run, sanitizer};
 
 static LIBRARY: Library = Library::new("ringdb", ringdb_c::RINGDB_ABI_VERSION);
 
@@ -63,20 +63,11 @@ fn the_programs_of_the_readme_run_with_either_library() {
     assert_eq!(ran("cpp"), "apple = red\npear = green\n");
 }
 
-/// A shared library with the static one inside shows nothing of it.
 #[test]
 fn the_static_library_hides_inside_a_shared_one() {
-    if !have("cc") || !have("nm") {
-        return;
-    }
-    let dir = place();
-    let (source, library) = (dir.path().join("inside.c"), dir.path().join("libinside.so"));
-    std::fs::write(&source, "#include <ringdb.h>\nconst char *inside(void) { return ringdb_version(); }\n")
-        .unwrap();
-    let mut c = Command::new("cc");
-    c.args(["-fPIC", "-shared", "-Wl,-z,defs"]).arg(format!("-I{}/include", LIBRARY.prefix().display()));
-    run(c.arg(&source).arg("-o").arg(&library).arg("-Wl,--exclude-libs,ALL").args(LIBRARY.fixed()));
-    assert_eq!(exports(&library).into_iter().collect::<Vec<_>>(), ["inside"]);
+    LIBRARY.hides_inside_a_shared_one(
+        "#include <ringdb.h>\nconst char *inside(void) { return ringdb_version(); }\n",
+    );
 }
 
 /// The server of the examples, ended when this is dropped.

@@ -9,7 +9,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Library, exports, file, have, place, run, sanitizer};
+use support::{Library, file, have, place, run, sanitizer};
 
 static LIBRARY: Library = Library::new("leveldb", leveldb_c::LEVELDB_ABI_VERSION);
 
@@ -154,18 +154,9 @@ fn a_given_program_passes() {
     assert!(output.status.success(), "{}: {}", source.display(), output.status);
 }
 
-/// A shared library with the static one inside shows nothing of it.
 #[test]
 fn the_static_library_hides_inside_a_shared_one() {
-    if !have("cc") || !have("nm") {
-        return;
-    }
-    let dir = place();
-    let (source, library) = (dir.path().join("inside.c"), dir.path().join("libinside.so"));
-    std::fs::write(&source, "#include <leveldb/c.h>\nint inside(void) { return leveldb_minor_version(); }\n")
-        .unwrap();
-    let mut c = Command::new("cc");
-    c.args(["-fPIC", "-shared", "-Wl,-z,defs"]).arg(format!("-I{}/include", LIBRARY.prefix().display()));
-    run(c.arg(&source).arg("-o").arg(&library).arg("-Wl,--exclude-libs,ALL").args(LIBRARY.fixed()));
-    assert_eq!(exports(&library).into_iter().collect::<Vec<_>>(), ["inside"]);
+    LIBRARY.hides_inside_a_shared_one(
+        "#include <leveldb/c.h>\nint inside(void) { return leveldb_minor_version(); }\n",
+    );
 }

@@ -180,6 +180,21 @@ impl Library {
         assert_eq!(exported, abi::functions(&self.header(), self.name));
     }
 
+    /// A shared library with the static one inside shows nothing of it but what `source`, a line of C that has
+    /// `inside`, is.
+    pub fn hides_inside_a_shared_one(&self, source: &str) {
+        if !have("cc") || !have("nm") {
+            return;
+        }
+        let dir = place();
+        let (file, library) = (dir.path().join("inside.c"), dir.path().join("libinside.so"));
+        std::fs::write(&file, source).unwrap();
+        let mut c = Command::new("cc");
+        c.args(["-fPIC", "-shared", "-Wl,-z,defs"]).arg(format!("-I{}/include", self.prefix().display()));
+        run(c.arg(&file).arg("-o").arg(&library).arg("-Wl,--exclude-libs,ALL").args(self.fixed()));
+        assert_eq!(exports(&library).into_iter().collect::<Vec<_>>(), ["inside"]);
+    }
+
     pub fn check_name(&self) {
         if !have("readelf") {
             return;
