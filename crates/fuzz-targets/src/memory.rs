@@ -79,9 +79,13 @@ impl Engine for Memory {
     fn metadata(&self, path: &Path) -> Result<Option<Metadata>> {
         let names = hold(&self.names);
         if names.dirs.contains(path) {
-            return Ok(Some(Metadata { len: 0, is_dir: true }));
+            return Ok(Some(Metadata { len: 0, is_dir: true, is_socket: false }));
         }
-        Ok(names.files.get(path).map(|n| Metadata { len: hold(n).len() as u64, is_dir: false }))
+        Ok(names.files.get(path).map(|n| Metadata {
+            len: hold(n).len() as u64,
+            is_dir: false,
+            is_socket: false,
+        }))
     }
     fn read_dir(&self, path: &Path) -> Result<Vec<DirEntry>> {
         let names = hold(&self.names);
