@@ -5,17 +5,70 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use engineswap::sim::{Disk, Plan};
 use ringdb::fuzzing::Input;
 use ringdb::{
-    Compression, Db, Durability, Keyspace, KeyspaceOptions, Options, Result, SystemEnv, WriteBatch,
-    WriteOptions,
+    Compression, Db, Durability, Env, Join, Keyspace, KeyspaceOptions, Options, Result, SystemEnv,
+    WriteBatch, WriteOptions,
 };
 
 /// Keyspace (0: the default one) and key to value.
 type Map = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
-type State = Rc<Map>;
+type State = Rc<BTreeMap<(u8, Vec<u8>), Held>>;
+
+/// What a key has.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Held {
+    /// What was put, and when it expires.
+    put: Option<(Vec<u8>, u64)>,
+    /// What was merged since, which does not expire.
+    merged: Option<Vec<u8>>,
+}
+
+impl Held {
+    fn put(value: &[u8], at: u64) -> Held {
+        Held { put: Some((value.to_vec(), at)), merged: None }
+    }
+
+    /// What there is at this time.
+    fn at(&self, now: u64) -> Option<Vec<u8>> {
+        let put = self.put.as_ref().filter(|(_, at)| *at > now).map(|(value, _)| value.as_slice());
+        let merged = self.merged.as_deref();
+        (put.is_some() || merged.is_some())
+            .then(|| [put.unwrap_or_default(), merged.unwrap_or_default()].concat())
+    }
+}
+
+/// The machine, but for the wall clock, which stands still.
+struct Clock(Arc<dyn Env>, AtomicU64);
+
+impl Clock {
+    fn millis(&self) -> u64 {
+        self.1.load(Relaxed)
+    }
+}
+
+impl Env for Clock {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+    fn sleep(&self, d: Duration) {
+        self.0.sleep(d);
+    }
+    fn spawn(&self, name: &str, background: bool, f: Box<dyn FnOnce() + Send>) -> std::io::Result<Join> {
+        self.0.spawn(name, background, f)
+    }
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+    fn wall_clock(&self) -> Duration {
+        Duration::from_millis(self.millis())
+    }
+}
 
 /// What is written.
 #[derive(Clone, Debug)]
@@ -24,6 +77,8 @@ enum Item {
     Set(u8, Vec<u8>, Option<Vec<u8>>),
     /// An operand is merged into a key of the other keyspace, which appends it.
     Merge(Vec<u8>, Vec<u8>),
+    /// A key of a keyspace is set for so many milliseconds.
+    Expiring(u8, Vec<u8>, Vec<u8>, u8),
     /// The keys of a keyspace from the first on and before the second (`None`: all that follow) are deleted.
     DeleteRange(u8, Vec<u8>, Option<Vec<u8>>),
 }
@@ -75,14 +130,20 @@ fn range<'a>(from: &'a [u8], to: &'a Option<Vec<u8>>) -> (Bound<&'a [u8]>, Bound
     (Bound::Included(from), to.as_deref().map_or(Bound::Unbounded, Bound::Excluded))
 }
 
-fn with(state: &State, items: &[Item]) -> State {
-    let mut map = Map::clone(state);
+fn with(state: &State, items: &[Item], now: u64) -> State {
+    let mut map = BTreeMap::clone(state);
     for item in items {
         match item {
-            Item::Set(keyspace, key, Some(v)) => drop(map.insert((*keyspace, key.clone()), v.clone())),
+            Item::Set(keyspace, key, Some(v)) => {
+                map.insert((*keyspace, key.clone()), Held::put(v, u64::MAX));
+            }
+            Item::Expiring(keyspace, key, v, life) => {
+                map.insert((*keyspace, key.clone()), Held::put(v, now + u64::from(*life)));
+            }
             Item::Set(keyspace, key, None) => drop(map.remove(&(*keyspace, key.clone()))),
             Item::Merge(key, operand) => {
-                map.entry((1, key.clone())).or_default().extend_from_slice(operand);
+                let held = map.entry((1, key.clone())).or_default();
+                held.merged.get_or_insert_default().extend_from_slice(operand);
             }
             Item::DeleteRange(keyspace, from, to) => {
                 map.retain(|(k, key), _| {
@@ -102,9 +163,14 @@ fn add(to: &mut Vec<State>, more: &[State]) {
     }
 }
 
-fn after(states: &[State], items: &[Item]) -> Vec<State> {
+/// What is there at this time.
+fn visible(state: &State, now: u64) -> Map {
+    state.iter().filter_map(|(k, held)| Some((k.clone(), held.at(now)?))).collect()
+}
+
+fn after(states: &[State], items: &[Item], now: u64) -> Vec<State> {
     let mut out = Vec::new();
-    states.iter().for_each(|s| add(&mut out, &[with(s, items)]));
+    states.iter().for_each(|s| add(&mut out, &[with(s, items, now)]));
     out
 }
 
@@ -112,6 +178,7 @@ struct Run {
     disk: Disk,
     options: Options,
     db: Option<(Db, Keyspace)>,
+    clock: Arc<Clock>,
     /// The states that reads may show; that the store may have when it is opened again; and after a power cut.
     seen: Vec<State>,
     kept: Vec<State>,
@@ -149,11 +216,12 @@ impl Run {
             .with_durability(if how & 1 == 0 { Durability::Process } else { Durability::Sync })
             .with_compression(if how & 2 == 0 { Compression::None } else { Compression::Lz4 })
             .with_block_bytes(if how & 4 == 0 { 4096 } else { 16384 });
-        let empty = vec![Rc::new(Map::new())];
+        let empty = vec![Rc::new(BTreeMap::new())];
         Run {
             disk: Disk::new(seed.into()),
             options,
             db: None,
+            clock: Arc::new(Clock(SystemEnv::shared(), AtomicU64::new(1))),
             seen: empty.clone(),
             kept: empty.clone(),
             cut: empty,
@@ -168,14 +236,14 @@ impl Run {
     }
 
     fn try_open(&self) -> Result<(Db, Keyspace)> {
-        let db = Db::open_with_env(DIR, self.options.clone(), self.disk.io(), SystemEnv::shared())?;
+        let db = Db::open_with_env(DIR, self.options.clone(), self.disk.io(), self.clock.clone())?;
         let keyspace =
             db.keyspace_with("other", &KeyspaceOptions::default().with_merge_operator("append"))?;
         Ok((db, keyspace))
     }
 
     /// Everything in the store.
-    fn content(&self) -> Result<State> {
+    fn content(&self) -> Result<Map> {
         let (db, other) = self.db();
         let mut map = Map::new();
         for (i, iter) in [(0, db.iter()), (1, other.iter())] {
@@ -184,7 +252,7 @@ impl Run {
                 map.insert((i, k.into_vec()), v.into_vec());
             }
         }
-        Ok(Rc::new(map))
+        Ok(map)
     }
 
     fn heal(&mut self) {
@@ -241,11 +309,13 @@ impl Run {
                 }
             }
         };
-        let possible = possible(self);
-        assert!(possible.contains(&content), "when {when}, it holds\n{content:?}\nof {possible:?}");
-        self.seen = vec![content.clone()];
-        self.kept = vec![content.clone()];
-        add(&mut self.cut, &[content]);
+        let (possible, now) = (possible(self), self.clock.millis());
+        let (is, _): (Vec<State>, Vec<State>) =
+            possible.iter().cloned().partition(|s| visible(s, now) == content);
+        assert!(!is.is_empty(), "when {when}, it holds\n{content:?}\nof {possible:?} at {now}");
+        self.seen = is.clone();
+        self.kept = is.clone();
+        add(&mut self.cut, &is);
     }
 
     fn power_cut(&mut self, outcome: u64) {
@@ -275,6 +345,9 @@ impl Run {
             let to = (b & 7 > 0).then(|| Run::key(input).1);
             return Item::DeleteRange(keyspace, key, to);
         }
+        if b & 0x78 == 0x70 {
+            return Item::Expiring(keyspace, key, vec![b; 90], 1 + (b & 7));
+        }
         if b & 0x38 == 0x30 && keyspace == 1 {
             return Item::Merge(key, vec![b; usize::from(b & 7) * 11]);
         }
@@ -284,7 +357,10 @@ impl Run {
 
     fn write(&mut self, durability: Option<Durability>, items: &[Item]) {
         let (db, other) = self.db();
+        let life = |life: u8| Duration::from_millis(life.into());
         let result = match (durability, items) {
+            (None, [Item::Expiring(0, k, v, l)]) => db.put_with_ttl(k, v, life(*l)),
+            (None, [Item::Expiring(_, k, v, l)]) => other.put_with_ttl(k, v, life(*l)),
             (None, [Item::Set(0, k, Some(v))]) => db.put(k, v),
             (None, [Item::Set(0, k, None)]) => db.delete(k),
             (None, [Item::Set(_, k, Some(v))]) => other.put(k, v),
@@ -301,6 +377,8 @@ impl Run {
                         Item::Set(_, key, Some(v)) => batch.put_in(other, key, v),
                         Item::Set(_, key, None) => batch.delete_in(other, key),
                         Item::Merge(key, v) => batch.merge_in(other, key, v),
+                        Item::Expiring(0, key, v, l) => batch.put_with_ttl(key, v, life(*l)),
+                        Item::Expiring(_, key, v, l) => batch.put_with_ttl_in(other, key, v, life(*l)),
                         Item::DeleteRange(0, from, to) => batch.delete_range(range(from, to)),
                         Item::DeleteRange(_, from, to) => batch.delete_range_in(other, range(from, to)),
                     }
@@ -330,11 +408,12 @@ impl Run {
     }
 
     fn written(&mut self, result: Result<()>, durable: bool, items: &[Item]) {
+        let now = self.clock.millis();
         match result {
             Ok(()) => {
                 assert!(!self.failed, "a write is taken after one has failed");
-                self.seen = after(&self.seen, items);
-                self.kept = after(&self.kept, items);
+                self.seen = after(&self.seen, items, now);
+                self.kept = after(&self.kept, items, now);
                 match durable {
                     true => self.cut = self.kept.clone(),
                     false => add(&mut self.cut, &self.kept.clone()),
@@ -343,7 +422,7 @@ impl Run {
             Err(e) => {
                 assert!(self.was_faulty || self.disk.is_cut(), "{e}");
                 if !self.failed {
-                    let (seen, kept) = (after(&self.seen, items), after(&self.kept, items));
+                    let (seen, kept) = (after(&self.seen, items, now), after(&self.kept, items, now));
                     add(&mut self.seen, &seen);
                     add(&mut self.kept, &kept);
                     add(&mut self.cut, &kept);
@@ -357,8 +436,8 @@ impl Run {
     fn observe<T: std::fmt::Debug>(&mut self, got: Result<T>, holds: impl Fn(&Map, &T) -> bool) {
         match got {
             Ok(got) => {
-                let before = self.seen.clone();
-                self.seen.retain(|s| holds(s, &got));
+                let (before, now) = (self.seen.clone(), self.clock.millis());
+                self.seen.retain(|s| holds(&visible(s, now), &got));
                 assert!(!self.seen.is_empty(), "a read shows {got:?}, of {before:?}");
             }
             Err(e) => assert!(self.faulty || self.disk.is_cut(), "{e}"),
@@ -374,7 +453,7 @@ impl Run {
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.u8() % 20 {
+        match input.u8() % 21 {
             0..=4 => {
                 let item = Run::item(input);
                 self.write(None, &[item]);
@@ -438,6 +517,7 @@ impl Run {
             16 => self.heal(),
             17 => self.reopen(input.u8() & 1 == 0),
             18 => self.power_cut(input.u8().into()),
+            19 => drop(self.clock.1.fetch_add(u64::from(input.u8() & 7), Relaxed)),
             _ => self.disk.cut_at(self.disk.operations() + u64::from(input.u8())),
         }
     }

@@ -1,7 +1,7 @@
 //! Time, threads and randomness: the store takes them from an [`Env`], so that a simulator can hold them all.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Waits for a thread made by [`Env::spawn`].
 pub type Join = Box<dyn FnOnce() + Send>;
@@ -19,10 +19,19 @@ pub trait Env: Send + Sync {
     fn spawn(&self, name: &str, background: bool, f: Box<dyn FnOnce() + Send>) -> std::io::Result<Join>;
     /// A random number.
     fn random(&self) -> u64;
+    /// The time since the Unix epoch, by which values expire. It may be set, and go back. The machine's own by default.
+    fn wall_clock(&self) -> Duration {
+        wall_clock()
+    }
     /// Whether all this is the machine's own. Only then is a store served by a socket.
     fn is_system(&self) -> bool {
         false
     }
+}
+
+/// The machine's own time since the Unix epoch.
+pub(crate) fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The machine's own time, threads and randomness.

@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Put = 1,
     /// An operand, which the keyspace's operator merges into what is older.
     Merge = 2,
+    /// A value behind the time from which on it counts as deleted: see [`crate::expiry`].
+    Expiring = 3,
 }
 
 impl Kind {

@@ -77,6 +77,7 @@ mod cursor;
 mod db;
 mod env;
 mod error;
+mod expiry;
 mod files;
 mod format_version;
 #[cfg(feature = "fuzzing")]

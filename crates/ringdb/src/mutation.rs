@@ -48,6 +48,8 @@ mutations! {
     PublishBeforeLog "publish-before-log",
     /// Compactions drop deletions while older versions lie deeper.
     DropTombstones "drop-tombstones",
+    /// Compactions drop what has expired while older versions lie deeper.
+    DropExpired "drop-expired",
     /// After a recovery numbers are given out again that the log has used.
     ReuseSequenceNumbers "reuse-sequence-numbers",
     /// After a sync of the store's directory has failed, a later one that succeeds is believed.

@@ -3,8 +3,10 @@
 mod calls;
 mod file;
 mod keyspace;
+mod life;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::operator::MergeOperator;
 use crate::operator::registry::Registry;
@@ -96,6 +98,9 @@ pub struct Options {
     pub last_level_compression: Compression,
     /// Bloom filter bits per key; 0 for no filters. Remembered. Default 10.
     pub filter_bits_per_key: u32,
+    /// How long a put lives, in keyspaces that do not say otherwise: then it counts as deleted. Whole milliseconds;
+    /// zero: for ever. Remembered. Default zero.
+    pub time_to_live: Duration,
     /// Threads that flush and compact. Default: the number of cores, at most 4.
     pub background_threads: usize,
     /// Bytes of a log segment, from 64 KiB to 1 GiB. Default 0: a quarter of a memtable, from 1 to 16 MiB.
@@ -133,6 +138,7 @@ impl Default for Options {
             compression: Compression::None,
             last_level_compression: Compression::None,
             filter_bits_per_key: 10,
+            time_to_live: Duration::ZERO,
             background_threads: 0,
             log_segment_bytes: 0,
             table_bytes: 0,
@@ -220,6 +226,8 @@ fields! {
     with_last_level_compression last_level_compression: Compression,
     /// Sets the Bloom filter bits per key.
     with_filter_bits_per_key filter_bits_per_key: u32,
+    /// Sets how long a put lives (zero: for ever).
+    with_time_to_live time_to_live: Duration,
     /// Sets the number of background threads (0: choose).
     with_background_threads background_threads: usize,
     /// Sets the size of a log segment in bytes (0: choose).
@@ -283,6 +291,7 @@ impl Options {
             block_bytes: is("block_bytes").then_some(self.block_bytes),
             filter_bits_per_key: is("filter_bits_per_key").then_some(self.filter_bits_per_key),
             merge_operator: None,
+            time_to_live: is("time_to_live").then_some(self.time_to_live),
         }
     }
 
@@ -300,6 +309,7 @@ impl Options {
         }
         check_block_bytes(self.block_bytes)?;
         check_filter_bits(self.filter_bits_per_key)?;
+        life::check(self.time_to_live)?;
         if self.log_segment_bytes != 0
             && !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&self.log_segment_bytes)
         {

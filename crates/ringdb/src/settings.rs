@@ -152,6 +152,7 @@ mod tests {
             max_seq: 2,
             smallest: key(from, "a"),
             largest: key(to, "b"),
+            expiry: None,
         }
     }
 

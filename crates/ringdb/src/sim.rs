@@ -317,6 +317,11 @@ impl Env for SimEnv {
         s.now
     }
 
+    fn wall_clock(&self) -> Duration {
+        // Some day in 2026.
+        Duration::from_secs(1_790_000_000) + self.now()
+    }
+
     fn sleep(&self, d: Duration) {
         // At no address.
         wait(1, Some(d));

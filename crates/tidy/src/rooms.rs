@@ -44,7 +44,7 @@ pub const ORDERS: &[Order] = &[
             "sim",
             "sync error",
             "stop key",
-            "store_dir operator",
+            "store_dir operator expiry",
             "options",
             "cursor cache files",
             "ranges",

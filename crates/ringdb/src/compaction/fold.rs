@@ -185,6 +185,13 @@ impl Fold {
         }
         let Some(mut run) = self.run.take() else { return Ok(()) };
         let is_base = fate == Fate::Base;
+        if is_base && met.kind == Kind::Expiring {
+            // Once it has expired the operands are all that there is. So they stay apart until then: what a read finds
+            // must not depend on when this was done.
+            let key = run.key.clone();
+            run.shorten(out)?;
+            return out.add(&key, met.seq, met.kind, met.value, false);
+        }
         let value = (is_base && met.kind == Kind::Put).then_some(met.value);
         if !run.resolve(value, bottom, out)? && is_base {
             run.write(met.seq, met.kind, met.value, out)?;

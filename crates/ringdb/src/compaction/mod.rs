@@ -107,6 +107,8 @@ pub(crate) trait CompactionEnv: Send + Sync + 'static {
     /// The sequence numbers that must stay readable: the newest published one, loaded first, then those of the
     /// open snapshots (in this order: a snapshot taken in between must not be missed). In any order, not empty.
     fn views(&self) -> Vec<Seq>;
+    /// Milliseconds since the Unix epoch: by this time values expire.
+    fn wall_clock(&self) -> u64;
     /// Ids of dropped keyspaces whose entries may still be in tables.
     fn dropped_keyspaces(&self) -> Vec<u32>;
     /// The merge operator for an internal key.

@@ -119,6 +119,11 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
         self.store.operator(internal).filter(|o| o.code().is_ok())
     }
 
+    /// The wall clock's time, by which values expire.
+    pub fn now(&self) -> u64 {
+        self.store.wall_clock()
+    }
+
     /// Adds a version. `new_key`: its key is not that of the version before.
     #[inline]
     pub fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8], new_key: bool) -> Result<()> {

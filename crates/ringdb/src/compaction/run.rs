@@ -13,7 +13,8 @@ use super::pick::{LEVELS, Merge, Pick};
 use super::visibility::{Fate, Visibility};
 use super::{Change, CompactionEnv, Levels, RangeChange};
 use crate::cursor::Cursor;
-use crate::key::Seq;
+use crate::expiry;
+use crate::key::{Kind, Seq};
 use crate::merge::MergeCursor;
 use crate::mutation::{Mutation, broken};
 use crate::ranges::RangeState;
@@ -104,13 +105,26 @@ pub(crate) fn copy_visible<T: CompactionEnv>(
     cancel: &AtomicBool,
 ) -> Result<u64> {
     let mut entries = 0;
+    // One time for all: what has expired is written as a tombstone, or goes as one.
+    let now = out.now();
     let mut until_look = CANCEL_EVERY;
     let mut fold = Fold::default();
     while cursor.valid() {
-        let (key, seq, kind) = (cursor.key(), cursor.seq(), cursor.kind());
-        if to.is_some_and(|to| key >= to) {
+        if to.is_some_and(|to| cursor.key() >= to) {
             break;
         }
+        let (seq, mut kind) = (cursor.seq(), cursor.kind());
+        if kind == Kind::Expiring {
+            cursor.load_value()?;
+            if expiry::split(cursor.value()).0 <= now {
+                if broken(Mutation::DropExpired) {
+                    cursor.next()?;
+                    continue;
+                }
+                kind = Kind::Delete;
+            }
+        }
+        let key = cursor.key();
         if fold.is_open() {
             fold.come_to(key, bottom, out)?;
         }
@@ -119,11 +133,13 @@ pub(crate) fn copy_visible<T: CompactionEnv>(
             Fate::Keep(seq) => {
                 cursor.load_value()?;
                 fold.stop(out)?;
-                out.add(cursor.key(), seq, kind, cursor.value(), visibility.is_new_key())?;
+                let value = if kind == Kind::Delete { &[] } else { cursor.value() };
+                out.add(cursor.key(), seq, kind, value, visibility.is_new_key())?;
             }
             fate => {
                 cursor.load_value()?;
-                let version = Met { key: cursor.key(), seq, kind, value: cursor.value() };
+                let value = if kind == Kind::Delete { &[] } else { cursor.value() };
+                let version = Met { key: cursor.key(), seq, kind, value };
                 fold.meet(fate, &version, visibility.is_new_key(), bottom, out)?;
             }
         }

@@ -97,6 +97,8 @@ struct Request {
     from: Vec<u8>,
     to: Option<Vec<u8>>,
     seq: Seq,
+    /// What had expired when it was begun goes; not what expires meanwhile, so that it comes to an end.
+    now: u64,
 }
 
 /// What somebody waits for.
@@ -298,7 +300,13 @@ impl Scheduler {
             let mut state = lock(&self.work);
             let id = state.next_request;
             state.next_request += 1;
-            state.requests.push_back(Request { id, from: from.to_vec(), to: to.map(<[u8]>::to_vec), seq });
+            state.requests.push_back(Request {
+                id,
+                from: from.to_vec(),
+                to: to.map(<[u8]>::to_vec),
+                seq,
+                now: u64::MAX,
+            });
             id
         };
         self.wake();
@@ -531,7 +539,11 @@ impl Scheduler {
         let mut next = None;
         // Nothing else is begun while a request waits, so that it comes to its turn.
         let requested = !state.requests.is_empty();
+        if let Some(r) = state.requests.front_mut() {
+            r.now = r.now.min(context.now);
+        }
         while let (None, Some(r)) = (&next, state.requests.front()) {
+            let context = PickContext { now: r.now.min(context.now), ..context.clone() };
             let range = (r.from.as_slice(), r.to.as_deref());
             match pick_manual(&levels, &shape, &state.busy, &context, range, r.seq) {
                 Manual::Pick(p) => next = Some(p),
@@ -566,6 +578,7 @@ fn pick_context<T: CompactionEnv>(store: &T, quiet: bool) -> PickContext {
         damaged: store.quarantined(),
         ranges,
         quiet,
+        now: store.wall_clock(),
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::delete_range;
 use super::keyspace::Keyspace;
 use super::keyspaces::{KeyspaceState, Keyspaces};
+use super::ttl;
 use crate::bounds;
-use crate::key::{Kind, MAX_BATCH_BYTES, MAX_KEY_BYTES, Prefix, check_limits};
+use crate::expiry;
+use crate::key::{self, Kind, MAX_BATCH_BYTES, MAX_KEY_BYTES, Prefix, check_limits};
 use crate::log::payload::{self, Op};
-use crate::operator::registry::Operators;
 use crate::{Error, KeyRange, Result};
 
 /// Writes that happen together or not at all, in any keyspaces of one store, in the order they were added.
@@ -40,6 +42,8 @@ pub struct WriteBatch {
     invalid: Option<String>,
     /// There are operands, for which keyspaces need an operator.
     merges: bool,
+    /// There are puts that expire, so long after the commit.
+    pub(super) expires: bool,
 }
 
 impl WriteBatch {
@@ -51,6 +55,50 @@ impl WriteBatch {
     /// Sets a key of the default keyspace.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.add(&Prefix::new(0), Kind::Put, key.as_ref(), value.as_ref());
+    }
+
+    /// Sets a key of the default keyspace for some time; see [`crate::Db::put_with_ttl`]. The time begins when the
+    /// batch is committed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// use std::time::Duration;
+    ///
+    /// let mut batch = ringdb::WriteBatch::new();
+    /// batch.put("user:7", "alice");
+    /// batch.put_with_ttl("session:7f3a", "user:7", Duration::from_secs(3600));
+    /// db.write(batch, &ringdb::WriteOptions::default())?;
+    /// assert_eq!(db.get("session:7f3a")?.as_deref(), Some(&b"user:7"[..]));
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn put_with_ttl(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) {
+        self.add_expiring(&Prefix::new(0), key.as_ref(), value.as_ref(), ttl);
+    }
+
+    /// Sets a key of a keyspace for some time; see [`WriteBatch::put_with_ttl`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// # let db = ringdb::Db::open(dir.path(), ringdb::Options::default())?;
+    /// use std::time::Duration;
+    ///
+    /// let sessions = db.keyspace("sessions")?;
+    /// let mut batch = ringdb::WriteBatch::new();
+    /// batch.put_with_ttl_in(&sessions, "7f3a", "alice", Duration::from_secs(3600));
+    /// db.write(batch, &ringdb::WriteOptions::default())?;
+    /// assert!(sessions.contains_key("7f3a")?);
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    pub fn put_with_ttl_in(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) {
+        self.touch(keyspace);
+        self.add_expiring(&keyspace.state().prefix, key.as_ref(), value.as_ref(), ttl);
     }
 
     /// Deletes a key of the default keyspace.
@@ -189,6 +237,7 @@ impl WriteBatch {
         self.keyspaces.clear();
         self.invalid = None;
         self.merges = false;
+        self.expires = false;
     }
 
     /// Bytes of keys and values, with their framing.
@@ -208,6 +257,17 @@ impl WriteBatch {
             Ok(()) => {
                 payload::encode(&mut self.ops, prefix, kind, key, value);
                 self.count += 1;
+            }
+            Err(e) => self.refuse(&e),
+        }
+    }
+
+    fn add_expiring(&mut self, prefix: &Prefix, key: &[u8], value: &[u8], life: Duration) {
+        match ttl::check(key, value, life) {
+            Ok(()) => {
+                let stored = expiry::stamp(expiry::after(0, life), value);
+                self.expires = true;
+                self.add(prefix, Kind::Expiring, key, &stored);
             }
             Err(e) => self.refuse(&e),
         }
@@ -236,16 +296,20 @@ impl WriteBatch {
     /// Whether the batch can be committed to the store with these keyspaces.
     pub(super) fn check(&self, keyspaces: &Keyspaces) -> Result<()> {
         self.check_store(keyspaces.store())?;
-        if self.merges { self.check_operands(keyspaces.operators()) } else { Ok(()) }
+        if self.merges { self.check_operands(keyspaces) } else { Ok(()) }
     }
 
     #[cold]
-    fn check_operands(&self, operators: &Operators) -> Result<()> {
+    fn check_operands(&self, keyspaces: &Keyspaces) -> Result<()> {
+        let (operators, lives) = (keyspaces.operators(), keyspaces.lives());
         let operands = payload::decode(&self.ops).filter_map(|op| match op {
             Ok(Op::Version { kind: Kind::Merge, key, value }) => Some((key, value)),
             _ => None,
         });
         for (key, operand) in operands {
+            if let (Some(lives), Some((id, _))) = (&lives, key::split(key)) {
+                ttl::check_merge(lives.of(id))?;
+            }
             operators.check(key, operand)?;
         }
         Ok(())

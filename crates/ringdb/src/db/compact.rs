@@ -92,6 +92,11 @@ impl CompactionEnv for StoreCompactionEnv {
     fn operator(&self, internal: &[u8]) -> Option<Operator> {
         self.keyspaces.operators().of_key(internal)
     }
+
+    fn wall_clock(&self) -> u64 {
+        self.views.newest().clock().now()
+    }
+
     fn dropped_keyspaces(&self) -> Vec<u32> {
         self.keyspaces.dropped()
     }

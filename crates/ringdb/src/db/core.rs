@@ -1,5 +1,6 @@
 //! [`Core`]: what an open store consists of.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +16,11 @@ use super::reactor::Reactor;
 use super::refresh::Follower;
 use super::served::Served;
 use super::tree::LsmTree;
+use super::ttl;
 use super::view::Views;
 use super::write::WriteSide;
 use crate::cache::Cache;
+use crate::expiry::{self, Clock};
 use crate::key::Kind;
 use crate::sync::Mutex;
 use crate::{Env, Error, Options, Result, WriteOptions};
@@ -75,13 +78,18 @@ impl Core {
     /// Commits one operation at the store's durability.
     #[inline]
     pub fn commit_one(&self, keyspace: &KeyspaceState, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write_side()?.commit_one(keyspace, kind, key, value, self.options.durability)
+        let store = self.write_side()?;
+        if kind == Kind::Put && keyspace.life() > 0 {
+            return self.put_with_ttl(keyspace, key, value, Duration::from_millis(keyspace.life()));
+        }
+        store.commit_one(keyspace, kind, key, value, self.options.durability)
     }
 
     /// Commits an operand.
     pub fn merge_one(&self, keyspace: &KeyspaceState, key: &[u8], operand: &[u8]) -> Result<()> {
         self.write_side()?;
         keyspace.check()?;
+        ttl::check_merge(keyspace.life())?;
         self.keyspaces.operators().check(keyspace.prefix.as_slice(), operand)?;
         self.commit_one(keyspace, Kind::Merge, key, operand)
     }
@@ -90,5 +98,46 @@ impl Core {
     pub fn commit_batch(&self, payload: &[u8], count: u32, options: &WriteOptions) -> Result<()> {
         let durability = options.durability.unwrap_or(self.options.durability);
         self.write_side()?.commit_batch(payload, count, durability)
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub(super) fn wall_clock(&self) -> u64 {
+        Clock::of(&self.env).now()
+    }
+
+    /// Commits a put that lives so long.
+    #[cold]
+    pub(super) fn put_with_ttl(
+        &self,
+        keyspace: &KeyspaceState,
+        key: &[u8],
+        value: &[u8],
+        life: Duration,
+    ) -> Result<()> {
+        ttl::check(key, value, life)?;
+        let stored = expiry::stamp(expiry::after(self.wall_clock(), life), value);
+        self.write_side()?.commit_one(keyspace, Kind::Expiring, key, &stored, self.options.durability)
+    }
+
+    /// What is stored of a put into a keyspace, and as what.
+    pub(super) fn stored(&self, keyspace: &KeyspaceState, value: Vec<u8>) -> Result<(Kind, Vec<u8>)> {
+        match keyspace.life() {
+            0 => Ok((Kind::Put, value)),
+            life => {
+                ttl::check_room(&value)?;
+                let at = expiry::after(self.wall_clock(), Duration::from_millis(life));
+                Ok((Kind::Expiring, expiry::stamp(at, &value)))
+            }
+        }
+    }
+
+    /// The payload to commit. `expires`: of a batch that has puts with a time of their own.
+    #[inline]
+    pub(super) fn stamped<'a>(&self, ops: &'a [u8], expires: bool) -> Result<Cow<'a, [u8]>> {
+        let lives = self.keyspaces.lives();
+        if !expires && lives.is_none() {
+            return Ok(Cow::Borrowed(ops));
+        }
+        ttl::stamp(ops, &lives.unwrap_or_default(), self.wall_clock()).map(Cow::Owned)
     }
 }

@@ -16,6 +16,7 @@ use super::view::{View, Views};
 use crate::bounds::Bounds;
 use crate::coding::same_bytes;
 use crate::cursor::{Cursor, ReverseCursor, key_head};
+use crate::expiry::Moment;
 use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
 use crate::operator::operands::Operands;
@@ -65,6 +66,8 @@ struct Merged {
     back: Option<Back>,
     /// What range tombstones hide.
     covered: Covered,
+    /// As of when values expire.
+    moment: Moment,
     /// The key that the front end has come to (returned or found deleted); empty before.
     front_key: Vec<u8>,
     /// The key that the back end has come to; empty before.
@@ -129,6 +132,7 @@ impl Iter {
         }
         let merged = Merged {
             covered: Covered::new(&view, seq),
+            moment: Moment::default(),
             view,
             seq,
             prefix_len,
@@ -275,7 +279,8 @@ impl Merged {
             }
             leave = true;
             if operands.is_some() {
-                match self.covered.gather(merge, &self.front_key, operands)? {
+                let moment = (&mut self.moment, self.view.clock());
+                match self.covered.gather(merge, &self.front_key, operands, moment)? {
                     None => continue,
                     // What the merge stands on is older, or of another key: the next call goes on from it.
                     Some(value) => return Ok(Forward::Pair(self.user_key(), value)),
@@ -304,18 +309,23 @@ impl Merged {
                 *skip = self.covered.skip_ahead(&self.front_key, merge.current_source());
                 continue;
             }
-            if merge.kind() != Kind::Put {
-                if merge.kind() == Kind::Delete {
-                    continue;
-                }
-                if self.values {
+            let mut value = merge.value();
+            match merge.kind() {
+                Kind::Put => {}
+                Kind::Delete => continue,
+                Kind::Merge if self.values => {
                     *operands = Some(first_operand(&self.view, merge)?);
                     continue;
                 }
+                Kind::Merge => {}
+                Kind::Expiring => match self.moment.unexpired(self.view.clock(), value) {
+                    Some(unexpired) => value = unexpired,
+                    None => continue,
+                },
             }
             *spent = true;
             let key = key.get(self.prefix_len..).unwrap_or_default();
-            let value = if self.values { Value::copy_from(merge.value()) } else { Value::default() };
+            let value = if self.values { Value::copy_from(value) } else { Value::default() };
             return Ok(Forward::Pair(Value::copy_from(key), value));
         }
     }
@@ -358,17 +368,19 @@ impl Merged {
                     key.extend_from_slice(here);
                 }
                 let hidden = self.covered.any() && self.covered.hides_behind(key, merge.seq());
-                let there = merge.kind() != Kind::Delete && !hidden;
                 let values = self.values;
-                if there && values && merge.kind() == Kind::Merge {
+                if !hidden && values && merge.kind() == Kind::Merge {
                     add_operand(&self.view, operands, key, merge.value())?;
                     newest.get_or_insert(None);
                 } else {
                     *operands = None;
-                    *newest = Some(there.then(|| match values {
-                        true => Value::copy_from(merge.value()),
-                        false => Value::default(),
-                    }));
+                    let value = match merge.kind() {
+                        _ if hidden => None,
+                        Kind::Merge => Some(&[][..]),
+                        kind => self.moment.value_of(self.view.clock(), kind, merge.value()),
+                    };
+                    *newest =
+                        Some(value.map(|v| if values { Value::copy_from(v) } else { Value::default() }));
                 }
                 if hidden && let Some(skip) = self.covered.skip_behind(key, merge.current_source()) {
                     merge.move_current(|source| skip.back(source))?;

@@ -84,12 +84,14 @@ impl Keyspace {
     ///
     /// As cheap as a put. Reads merge the operands that they meet; flushes and compactions make few of many, or a
     /// value.
-    /// A key that exists only of operands counts as there, in [`Keyspace::contains_key`] and iterators too.
+    /// A key that exists only of operands counts as there, in [`Keyspace::contains_key`] and iterators too. What is
+    /// merged has no time to live: when the value below expires ([`Keyspace::put_with_ttl`]), it is merged into
+    /// nothing.
     ///
     /// # Errors
     /// [`crate::Error::Invalid`] if the keyspace has no operator ([`KeyspaceOptions::with_merge_operator`]), this open
-    /// does not know it ([`crate::Options::register_merge_operator`]), or it refuses the operand (`add` takes 8 bytes);
-    /// otherwise as [`Keyspace::put`].
+    /// does not know it ([`crate::Options::register_merge_operator`]), it refuses the operand (`add` takes 8 bytes), or
+    /// all puts of the keyspace get a time to live ([`KeyspaceOptions::time_to_live`]); otherwise as [`Keyspace::put`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().expect("a temporary directory");

@@ -3,9 +3,10 @@
 //! A keyspace is made and dropped by one durable edit of the manifest. Ids are never used twice, so what is left
 //! of a dropped keyspace in logs and tables belongs to nobody; compactions leave it out.
 
-use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::key::Prefix;
 use crate::manifest::{ManifestState, Remembered, VersionEdit};
@@ -29,12 +30,27 @@ pub(crate) struct KeyspaceState {
     pub name: String,
     pub prefix: Prefix,
     dropped: AtomicBool,
+    /// How many milliseconds a put lives; 0: for ever.
+    life: AtomicU64,
 }
 
 impl KeyspaceState {
     fn new(store: u64, id: u32, name: &str) -> KeyspaceState {
         let dropped = AtomicBool::new(false);
-        KeyspaceState { store, id, name: name.into(), prefix: Prefix::new(id), dropped }
+        KeyspaceState {
+            store,
+            id,
+            name: name.into(),
+            prefix: Prefix::new(id),
+            dropped,
+            life: AtomicU64::new(0),
+        }
+    }
+
+    /// How many milliseconds a put lives; 0: for ever.
+    #[inline]
+    pub fn life(&self) -> u64 {
+        self.life.load(Relaxed)
     }
 
     /// Fails once the keyspace is dropped.
@@ -68,6 +84,8 @@ pub(crate) struct Keyspaces {
     /// Tells open stores of this process apart.
     store: u64,
     default: Arc<KeyspaceState>,
+    /// Whether there is one in which puts do not live for ever.
+    has_lives: AtomicBool,
     named: Mutex<Named>,
     registry: Registry,
     operators: Arc<Operators>,
@@ -84,6 +102,7 @@ struct Named {
     settings: BTreeMap<u32, Remembered>,
     /// What follows from them.
     map: Arc<SettingsMap>,
+    lives: Arc<Lives>,
 }
 
 impl Named {
@@ -93,6 +112,32 @@ impl Named {
 
     fn make_map(&mut self) {
         self.map = Arc::new(map(&self.settings, self.live.values().map(|k| k.id)));
+    }
+}
+
+/// How many milliseconds puts live, by the ids of keyspaces; 0: for ever.
+#[derive(Debug, Default)]
+pub(crate) struct Lives {
+    store: u64,
+    own: BTreeMap<u32, u64>,
+}
+
+impl Lives {
+    fn new(settings: &BTreeMap<u32, Remembered>) -> Lives {
+        let life = |s: &Remembered| s.known.time_to_live.map(|life| life.as_millis() as u64);
+        Lives {
+            store: settings.get(&0).and_then(life).unwrap_or(0),
+            own: settings.iter().filter_map(|(id, s)| Some((*id, life(s)?))).collect(),
+        }
+    }
+
+    /// Of the one with this id.
+    pub fn of(&self, id: u32) -> u64 {
+        self.own.get(&id).copied().unwrap_or(self.store)
+    }
+
+    fn any(&self) -> bool {
+        self.store > 0 || self.own.values().any(|life| *life > 0)
     }
 }
 
@@ -125,20 +170,39 @@ impl Keyspaces {
         let live =
             live.map(|(&id, name)| (name.clone(), Arc::new(KeyspaceState::new(store, id, name)))).collect();
         let operators = Arc::new(Operators::default());
-        operators.set(registry, operator_names(&state.settings));
-        Keyspaces {
+        let keyspaces = Keyspaces {
             registry: registry.clone(),
             operators,
             store,
             default: Arc::new(KeyspaceState::new(store, 0, DEFAULT)),
+            has_lives: AtomicBool::new(false),
             named: Mutex::new(Named {
                 live,
                 next_id: state.next_keyspace_id.max(1),
                 dropped: state.dropped.clone(),
                 settings: state.settings.clone(),
                 map: Arc::new(settings_map(state)),
+                lives: Arc::default(),
             }),
+        };
+        keyspaces.settings_changed(&mut lock(&keyspaces.named));
+        keyspaces
+    }
+
+    /// Tells every keyspace how long its puts live.
+    fn tell_lives(&self, named: &mut Named) {
+        let lives = Lives::new(&named.settings);
+        for k in named.live.values().chain([&self.default]) {
+            k.life.store(lives.of(k.id), Relaxed);
         }
+        self.has_lives.store(lives.any(), Relaxed);
+        named.lives = Arc::new(lives);
+    }
+
+    /// How long puts live, unless all live for ever.
+    #[inline]
+    pub fn lives(&self) -> Option<Arc<Lives>> {
+        self.has_lives.load(Relaxed).then(|| Arc::clone(&lock(&self.named).lives))
     }
 
     /// What another process has made, dropped and altered since, in a store that is only read.
@@ -252,6 +316,7 @@ impl Keyspaces {
         let mut all = own.map_or(store, |own| store.with(own)).to_options();
         let operator_of = |id: u32| named.settings.get(&id).and_then(|s| s.known.merge_operator.clone());
         all.merge_operator = operator_of(id).or_else(|| operator_of(0));
+        all.time_to_live = Some(Duration::from_millis(named.lives.of(id)));
         all
     }
 
@@ -307,6 +372,7 @@ impl Keyspaces {
 
     fn settings_changed(&self, named: &mut Named) {
         named.make_map();
+        self.tell_lives(named);
         self.operators.set(&self.registry, operator_names(&named.settings));
     }
 

@@ -284,9 +284,18 @@ impl Lookup {
             return self.merge_memtables(view, make);
         }
         self.walk.at = At::Done;
-        Ok(Some(
-            (entry.kind == Kind::Put && entry.seq >= self.cover).then(|| make(entry.value, Lies::Stored)),
-        ))
+        Ok(Some(self.live(view, entry.kind, entry.seq, entry.value).map(|value| make(value, Lies::Stored))))
+    }
+
+    /// The value of a version that is no operand, unless it is deleted or has expired.
+    #[inline]
+    fn live<'v>(&self, view: &View, kind: Kind, seq: Seq, value: &'v [u8]) -> Option<&'v [u8]> {
+        match kind {
+            _ if seq < self.cover => None,
+            Kind::Put => Some(value),
+            Kind::Delete | Kind::Merge => None,
+            Kind::Expiring => view.clock().unexpired(value),
+        }
     }
 
     /// From between tables to the index of the next one whose filter does not deny the key; false if there is none.
@@ -407,8 +416,9 @@ impl Lookup {
                     return self.merge_block(view, (table, number), block, make);
                 }
                 self.walk.at = At::Done;
-                let there = entry.kind == Kind::Put && entry.seq + table.given() >= self.cover;
-                return Ok(Some(there.then(|| make(entry.value, Lies::Stored))));
+                let seq = entry.seq + table.given();
+                let there = self.live(view, entry.kind, seq, entry.value);
+                return Ok(Some(there.map(|value| make(value, Lies::Stored))));
             }
             Find::Next if number + 1 < table.index().blocks() => self.walk.at = At::Block(number + 1),
             Find::Next | Find::Absent => self.walk.at = At::Tables,

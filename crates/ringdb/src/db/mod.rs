@@ -29,6 +29,7 @@ mod delete_range;
 mod destroy;
 mod directory;
 mod estimate;
+mod expiring;
 mod format;
 mod get;
 mod get_async;
@@ -69,6 +70,7 @@ mod table_map;
 mod testing;
 mod transaction;
 mod tree;
+mod ttl;
 mod verify;
 mod verify_table;
 mod version_set;
@@ -257,7 +259,8 @@ impl Db {
     /// The settings in force: what was given when the store was opened, and what the store remembers.
     pub fn options(&self) -> Options {
         let core = self.core();
-        core.keyspaces.store_settings().put_into(core.options.clone())
+        let store = core.keyspaces.options_of(0).time_to_live.unwrap_or_default();
+        core.keyspaces.store_settings().put_into(core.options.clone()).with_time_to_live(store)
     }
 
     /// A keyspace by name if there is one.
@@ -309,7 +312,7 @@ impl Db {
         core.write_side()?;
         core.health.check_writable()?;
         batch.check(&core.keyspaces)?;
-        core.commit_batch(&batch.ops, batch.count, options)
+        core.commit_batch(&core.stamped(&batch.ops, batch.expires)?, batch.count, options)
     }
 
     /// The same for a task that must not block: ready when the batch is as durable as asked.

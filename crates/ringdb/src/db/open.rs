@@ -32,6 +32,7 @@ use super::view::Views;
 use super::write::{ActiveWriter, StoreCommitEnv, WriteSide};
 use crate::cache::Cache;
 use crate::compaction::scheduler::{Scheduler, Settings};
+use crate::expiry::Clock;
 use crate::files::{DAMAGED, FileKind, ORPHAN};
 use crate::key::Seq;
 use crate::log::{Log, LogOptions, LogWriter, Lost, Medium, NextNumber};
@@ -332,6 +333,7 @@ impl Core {
         follower: Option<Follower>,
     ) -> Core {
         tree.operators = Arc::clone(keyspaces.operators());
+        tree.clock = Clock::of(&env);
         let make = if follower.is_some() { Views::of_reader } else { Views::new };
         let views = Arc::new(make(cache.collector(), tree.view(), last_seq));
         let tree = LsmTree::new(tree, views.clone(), options.memtable_limit(), &cache);

@@ -43,7 +43,8 @@ pub(super) fn resolve(
     if !nothing_told {
         remembered = remembered.with(&settings.to_options());
     }
-    Ok((settings.put_into(options), remembered))
+    let life = remembered.known.time_to_live.unwrap_or_default();
+    Ok((settings.put_into(options).with_time_to_live(life), remembered))
 }
 
 /// How the tables of a store were written that does not say so itself: by the largest of the last level and of the

@@ -4,6 +4,7 @@ use super::cover::Covered;
 use super::source::Source;
 use super::view::View;
 use crate::cursor::Cursor;
+use crate::expiry::{Clock, Moment};
 use crate::key::{Kind, SEQ_MAX};
 use crate::merge::MergeCursor;
 use crate::operator::operands::Operands;
@@ -37,6 +38,7 @@ impl Covered {
         merge: &MergeCursor<Source>,
         key: &[u8],
         operands: &mut Option<Box<Operands>>,
+        (moment, clock): (&mut Moment, &Clock),
     ) -> Result<Option<Value>> {
         let Some(newer) = operands else { return Ok(None) };
         let here = merge.valid() && merge.key() == key;
@@ -49,7 +51,10 @@ impl Covered {
             newer.push(key, merge.value())?;
             return Ok(None);
         }
-        let value = (there && merge.kind() == Kind::Put).then(|| merge.value());
+        let value = match there {
+            true => moment.value_of(clock, merge.kind(), merge.value()),
+            false => None,
+        };
         let value = newer.resolve(key, value)?;
         *operands = None;
         Ok(Some(value.into()))

@@ -10,6 +10,7 @@ use super::view::{View, Views};
 use crate::bounds::Bounds;
 use crate::coding::same_bytes;
 use crate::cursor::{Cursor as _, ReverseCursor as _};
+use crate::expiry::{self, Moment};
 use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
 use crate::operator::operands::Operands;
@@ -51,6 +52,8 @@ struct Open {
     seq: Seq,
     /// What range tombstones hide.
     covered: Covered,
+    /// As of when values expire: that of the last seek.
+    moment: Moment,
     prefix_len: usize,
     fill_cache: bool,
     at: At,
@@ -85,6 +88,7 @@ impl Views {
             state: Ok(Box::new(Open {
                 merge,
                 covered: Covered::new(&view, seq),
+                moment: Moment::default(),
                 view,
                 bounds,
                 seq,
@@ -212,7 +216,11 @@ impl Cursor {
     /// The value of that key.
     #[inline]
     pub fn value(&self) -> Option<&[u8]> {
-        self.place().map(|c| if c.at == At::Front { c.merge.value() } else { &c.value })
+        self.place().map(|c| match (c.at, c.merge.kind()) {
+            (At::Front, Kind::Expiring) => expiry::split(c.merge.value()).1,
+            (At::Front, _) => c.merge.value(),
+            _ => &c.value,
+        })
     }
 
     #[inline]
@@ -236,6 +244,7 @@ impl Open {
 
     fn seek_forward(&mut self) -> Result<bool> {
         self.at = At::Nowhere;
+        self.moment.renew();
         Source::seek_all(self.merge.sources_mut(), SeekTo::AtOrAfter(&self.target), self.fill_cache)?;
         self.merge.start_forward();
         self.key.clear();
@@ -244,6 +253,7 @@ impl Open {
 
     fn seek_backward(&mut self) -> Result<bool> {
         self.at = At::Nowhere;
+        self.moment.renew();
         Source::seek_all(self.merge.sources_mut(), SeekTo::Before(&self.target), self.fill_cache)?;
         self.merge.start_backward();
         self.settle_backward()
@@ -251,6 +261,7 @@ impl Open {
 
     fn seek_last(&mut self) -> Result<bool> {
         self.at = At::Nowhere;
+        self.moment.renew();
         Source::seek_all(self.merge.sources_mut(), SeekTo::Last, self.fill_cache)?;
         self.merge.start_backward();
         self.settle_backward()
@@ -287,12 +298,15 @@ impl Open {
                 skip = self.covered.skip_ahead(&self.key, self.merge.current_source());
                 continue;
             }
-            if self.merge.kind() == Kind::Put {
+            let live = match self.merge.kind() {
+                Kind::Put => true,
+                Kind::Delete => false,
+                Kind::Merge => return self.merge_forward(),
+                Kind::Expiring => self.moment.unexpired(self.view.clock(), self.merge.value()).is_some(),
+            };
+            if live {
                 self.at = At::Front;
                 return Ok(true);
-            }
-            if self.merge.kind() == Kind::Merge {
-                return self.merge_forward();
             }
         }
     }
@@ -303,7 +317,9 @@ impl Open {
         let mut operands = Some(first_operand(&self.view, &self.merge)?);
         loop {
             self.merge.next()?;
-            if let Some(value) = self.covered.gather(&self.merge, &self.key, &mut operands)? {
+            let moment = (&mut self.moment, self.view.clock());
+            let gathered = self.covered.gather(&self.merge, &self.key, &mut operands, moment)?;
+            if let Some(value) = gathered {
                 self.value = value.into_vec();
                 self.at = At::Merged;
                 return Ok(true);
@@ -340,21 +356,26 @@ impl Open {
                     (started, put, operands) = (true, false, None);
                 }
                 let hidden = self.covered.any() && self.covered.hides_behind(&self.key, self.merge.seq());
-                live = self.merge.kind() != Kind::Delete && !hidden;
-                if live && self.merge.kind() == Kind::Merge {
+                if !hidden && self.merge.kind() == Kind::Merge {
                     add_operand(&self.view, &mut operands, &self.key, self.merge.value())?;
+                    live = true;
                     self.merge.prev()?;
                     continue;
                 }
+                let value = match hidden {
+                    true => None,
+                    false => self.moment.value_of(self.view.clock(), self.merge.kind(), self.merge.value()),
+                };
+                live = value.is_some();
                 (put, operands) = (live, None);
+                if let Some(value) = value {
+                    self.value.clear();
+                    self.value.extend_from_slice(value);
+                }
                 if hidden && let Some(skip) = self.covered.skip_behind(&self.key, self.merge.current_source())
                 {
                     self.merge.move_current(|source| skip.back(source))?;
                     continue;
-                }
-                if live {
-                    self.value.clear();
-                    self.value.extend_from_slice(self.merge.value());
                 }
             }
             self.merge.prev()?;

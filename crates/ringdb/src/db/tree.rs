@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::view::{View, Views};
 use crate::cache::{Cache, Charge, Owner};
+use crate::expiry::Clock;
 use crate::key::Seq;
 use crate::manifest::Version;
 use crate::memtable::Memtable;
@@ -33,6 +34,8 @@ pub(super) struct TreeState {
     pub immutables: VecDeque<Immutable>,
     pub version: Arc<Version<Table>>,
     pub operators: Arc<Operators>,
+    /// By which values expire.
+    pub clock: Clock,
     /// Flushes and the bytes that they wrote, counted when they become visible.
     flushes: u64,
     flush_written_bytes: u64,
@@ -72,13 +75,14 @@ impl TreeState {
         version: Version<Table>,
     ) -> TreeState {
         let version = Arc::new(version);
-        let operators = Arc::default();
+        let (operators, clock) = (Arc::default(), Clock::default());
         TreeState {
             active,
             active_segment,
             immutables,
             version,
             operators,
+            clock,
             flushes: 0,
             flush_written_bytes: 0,
         }
@@ -93,7 +97,7 @@ impl TreeState {
     /// As readers see it.
     pub fn view(&self) -> View {
         let view = View::new(self.active.clone(), self.immutables_newest_first(), self.version.clone());
-        view.with_operators(&self.operators)
+        view.with_operators(&self.operators).with_clock(&self.clock)
     }
 
     /// How many memtables wait to be flushed; one that a large value has filled counts as often as it is larger than

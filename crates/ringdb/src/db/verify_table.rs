@@ -7,6 +7,7 @@ use std::sync::Arc;
 use engineswap::Io;
 
 use super::verify::Check;
+use crate::expiry;
 use crate::files::FileKind;
 use crate::key::{self, Kind};
 use crate::stats::VerifyProblem;
@@ -161,10 +162,11 @@ impl TableCheck<'_> {
     /// Compares what all blocks hold with the table's description.
     fn compare(&mut self, seen: &Seen) {
         let m = &self.meta.in_file();
-        let is = (seen.entries, seen.tombstones, seen.min_seq, seen.max_seq);
-        let said = (m.entries, m.tombstones, m.min_seq, m.max_seq);
+        let expiry = m.expiry.map(|e| (e.entries, e.first, e.last));
+        let is = (seen.entries, seen.tombstones, seen.expiry, seen.min_seq, seen.max_seq);
+        let said = (m.entries, m.tombstones, expiry, m.min_seq, m.max_seq);
         if is != said {
-            let what = "(entries, tombstones, smallest and largest sequence number)";
+            let what = "(entries, tombstones, what expires, smallest and largest sequence number)";
             self.says(None, "counts", format!("it holds {is:?} {what}, not {said:?}"));
         }
         if seen.last != m.largest {
@@ -207,6 +209,8 @@ type Wrong = (&'static str, String);
 struct Seen {
     entries: u64,
     tombstones: u64,
+    /// Entries that expire, when the first does, and the last.
+    expiry: Option<(u64, u64, u64)>,
     min_seq: u64,
     max_seq: u64,
     /// The last key, and its sequence number unless the block before could not be read.
@@ -248,6 +252,11 @@ impl Seen {
             }
             self.entries += 1;
             self.tombstones += u64::from(e.kind == Kind::Delete);
+            if e.kind == Kind::Expiring {
+                let at = expiry::split(e.value).0;
+                let (n, first, last) = self.expiry.unwrap_or((0, at, at));
+                self.expiry = Some((n + 1, first.min(at), last.max(at)));
+            }
             self.min_seq = self.min_seq.min(e.seq);
             self.max_seq = self.max_seq.max(e.seq);
             std::mem::swap(&mut self.key, &mut self.last);

@@ -14,6 +14,7 @@ use latchfree::epoch::{Collector, Guard, Published};
 
 use super::snapshots::Snapshots;
 use super::table_map::TableMap;
+use crate::expiry::Clock;
 use crate::key::Seq;
 use crate::manifest::Version;
 use crate::memtable::Memtable;
@@ -33,6 +34,8 @@ pub(crate) struct View {
     ranges: Ranges,
     /// Of the keyspaces, as they are at any time.
     operators: Arc<Operators>,
+    /// By which values expire.
+    clock: Clock,
 }
 
 impl View {
@@ -44,7 +47,8 @@ impl View {
             "level 0 is newest first, other levels are disjoint and in key order"
         );
         let ranges = ranges_of(&immutables, &version);
-        View { active, immutables, version, map, ranges, operators: Arc::default() }
+        let (operators, clock) = (Arc::default(), Clock::default());
+        View { active, immutables, version, map, ranges, operators, clock }
     }
 
     /// The same with the merge operators of the store.
@@ -57,11 +61,23 @@ impl View {
         self.operators.of_key(internal)
     }
 
+    /// The same by another clock.
+    pub fn with_clock(self, clock: &Clock) -> View {
+        View { clock: clock.clone(), ..self }
+    }
+
+    /// By which values expire.
+    #[inline]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// The same tables under other memtables.
     pub fn with_memtables(&self, active: Arc<Memtable>, immutables: Vec<Arc<Memtable>>) -> View {
         let (version, map) = (Arc::clone(&self.version), Arc::clone(&self.map));
         let ranges = ranges_of(&immutables, &version);
-        View { active, immutables, version, map, ranges, operators: Arc::clone(&self.operators) }
+        let (operators, clock) = (Arc::clone(&self.operators), self.clock.clone());
+        View { active, immutables, version, map, ranges, operators, clock }
     }
 
     /// The memtables, newest first.

@@ -45,17 +45,18 @@ impl WriteFuture {
         let store = core.write_side()?;
         core.health.check_writable()?;
         batch.check(&core.keyspaces)?;
+        let ops = core.stamped(&batch.ops, batch.expires)?;
         let durability = options.durability.unwrap_or(core.options.durability);
         let order = match (batch.is_empty(), durability) {
             (true, Durability::Sync) => Order::Sync,
             (true, _) => return Poll::Ready(Ok(())),
             _ => {
                 if core.committer.is_idle()
-                    && let Some(done) = store.commit_promptly(&batch.ops, batch.count, durability)
+                    && let Some(done) = store.commit_promptly(&ops, batch.count, durability)
                 {
                     return Poll::Ready(done);
                 }
-                Order::Write { payload: batch.ops, count: batch.count, durability }
+                Order::Write { payload: ops.into_owned(), count: batch.count, durability }
             }
         };
         let ticket = Ticket::new(context.waker().clone(), 1, Answers::One(None));

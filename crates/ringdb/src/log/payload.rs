@@ -1,10 +1,12 @@
 //! The payload of a frame: the operations of one batch, or of several that were written together.
 //!
-//! A payload is a sequence of operations: `u8 kind, varint length, internal key`, and for a put
-//! `varint length, value`, for a merge the same with an operand; or [`DELETE_RANGE`] and two internal keys, the first
-//! that is deleted and the first behind those. Each operation takes one sequence number, in order.
+//! A payload is a sequence of operations: `u8 kind, varint length, internal key`, and for a put `varint length, value`
+//! (of one that expires, with the time in front: [`crate::expiry`]), for a merge the same with an operand; or
+//! [`DELETE_RANGE`] and two internal keys, the first that is deleted and the first behind those. Each operation takes
+//! one sequence number, in order.
 
 use crate::coding::{Reader, put_bytes, put_varint};
+use crate::expiry;
 use crate::key::{self, Kind, MAX_KEY_BYTES, MAX_VALUE_BYTES, Prefix, Seq};
 use crate::memtable::MemWriter;
 use crate::ranges::is_range;
@@ -119,7 +121,20 @@ fn take_op<'a>(rest: &mut Reader<'a>) -> std::result::Result<Op<'a>, &'static st
             let kind = if kind == 1 { Kind::Put } else { Kind::Merge };
             Ok(Op::Version { kind, key, value })
         }
+        3 => take_expiring(rest, key),
         _ => Err("an unknown kind of operation in a batch"),
+    }
+}
+
+#[inline(never)]
+fn take_expiring<'a>(rest: &mut Reader<'a>, key: &'a [u8]) -> std::result::Result<Op<'a>, &'static str> {
+    let value = rest.bytes().ok_or("a value in a batch ends early")?;
+    if value.len() > MAX_VALUE_BYTES {
+        return Err("a value in a batch is too long");
+    }
+    match value.len() < expiry::STAMP_BYTES {
+        true => Err("a value in a batch lacks the time at which it expires"),
+        false => Ok(Op::Version { kind: Kind::Expiring, key, value }),
     }
 }
 
@@ -163,7 +178,13 @@ mod tests {
         assert_eq!(ops[0], Op::DeleteRange { start: b"\0a", end: b"\0c" });
         assert_eq!(ops[1], Op::Version { kind: Kind::Delete, key: b"\0x", value: b"" });
         assert_eq!(ops[2], Op::Version { kind: Kind::Merge, key: b"\0x", value: b"y" });
-        assert_eq!(decode(&[3, 1, 0]).next(), Some(Err("an unknown kind of operation in a batch")));
+        let mut b = Vec::new();
+        encode(&mut b, &Prefix::new(0), Kind::Expiring, b"x", b"12345678v");
+        let expiring = Op::Version { kind: Kind::Expiring, key: b"\0x", value: b"12345678v" };
+        assert_eq!(decode(&b).next(), Some(Ok(expiring)));
+        let no_time = Some(Err("a value in a batch lacks the time at which it expires"));
+        assert_eq!(decode(&[3, 1, 0, 7, 1, 2, 3, 4, 5, 6, 7]).next(), no_time);
+        assert_eq!(decode(&[4, 1, 0]).next(), Some(Err("an unknown kind of operation in a batch")));
         for (start, end) in [(&b"\0c"[..], &b"\0c"[..]), (b"\0d", b"\0c"), (b"", b"\0"), (b"\0", b"\xF9")] {
             let mut b = vec![DELETE_RANGE];
             put_bytes(&mut b, start);

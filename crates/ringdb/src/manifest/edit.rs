@@ -2,6 +2,7 @@
 
 use super::Remembered;
 use crate::coding::{Reader, put_bytes, put_varint};
+use crate::expiry::Expiry;
 use crate::key::Seq;
 use crate::log::LogPos;
 use crate::ranges::{RangeEdit, RangeTombstone};
@@ -63,6 +64,7 @@ mod tag {
     pub const STORE_ID: u64 = 24;
     pub const INGESTED: u64 = 32;
     pub const LAST_INGESTED: u64 = 33;
+    pub const EXPIRY: u64 = 40;
 }
 
 impl VersionEdit {
@@ -101,6 +103,10 @@ impl VersionEdit {
             put_varint(out, if meta.given == 0 { tag::ADDED } else { tag::INGESTED });
             put_varint(out, *level as u64);
             meta.encode(out);
+            if let Some(expiry) = &meta.expiry {
+                put_varint(out, tag::EXPIRY);
+                expiry.encode(out);
+            }
         }
         for (id, name) in &self.created_keyspaces {
             put_varint(out, tag::CREATED_KEYSPACE);
@@ -156,6 +162,11 @@ impl VersionEdit {
             tag::REMOVED => small(r).zip(r.varint()).map(|t| self.removed.push(t)),
             tag::ADDED => small(r).zip(TableMeta::decode(r)).map(|t| self.added.push(t)),
             tag::INGESTED => small(r).zip(TableMeta::decode_given(r)).map(|t| self.added.push(t)),
+            tag::EXPIRY => Expiry::decode(r).and_then(|expiry| {
+                // Of the table before.
+                let (level, meta) = self.added.pop().filter(|(_, m)| m.expiry.is_none())?;
+                meta.with_expiry(expiry).map(|meta| self.added.push((level, meta)))
+            }),
             tag::CREATED_KEYSPACE => small(r).zip(name(r)).map(|k| self.created_keyspaces.push(k)),
             tag::SETTINGS => match small(r).zip(r.bytes()) {
                 Some((id, bytes)) => {
@@ -204,6 +215,7 @@ pub(super) mod tests {
             max_seq: file_id,
             smallest: smallest.into(),
             largest: largest.into(),
+            expiry: None,
         }
     }
 

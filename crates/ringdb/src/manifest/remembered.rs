@@ -1,6 +1,7 @@
 //! [`Remembered`]: the settings of a keyspace's tables as the manifest has them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::coding::{Reader, put_bytes, put_varint};
 use crate::options::{Compression, KeyspaceOptions};
@@ -15,6 +16,8 @@ mod number {
     pub const FILTER_BITS_PER_KEY: u64 = 4;
     /// Who does not know operands takes them for values.
     pub const MERGE_OPERATOR: u64 = 65;
+    /// In milliseconds. Who does not know it would write what never expires.
+    pub const TIME_TO_LIVE: u64 = 66;
 }
 
 /// What is remembered of one keyspace; of the store, under the default keyspace.
@@ -47,11 +50,7 @@ impl Remembered {
             (number::FILTER_BITS_PER_KEY, k.filter_bits_per_key.map(u64::from)),
         ];
         for (number, value) in known {
-            let Some(value) = value else { continue };
-            let mut bytes = Vec::new();
-            put_varint(&mut bytes, value);
-            put_varint(out, number);
-            put_bytes(out, &bytes);
+            encode_int(out, number, value);
         }
         for (number, value) in &self.others {
             put_varint(out, *number);
@@ -61,6 +60,7 @@ impl Remembered {
             put_varint(out, number::MERGE_OPERATOR);
             put_bytes(out, name.as_bytes());
         }
+        encode_int(out, number::TIME_TO_LIVE, k.time_to_live.map(|life| life.as_millis() as u64));
     }
 
     /// Reads settings that fill `bytes`; the error says what is wrong.
@@ -97,6 +97,7 @@ impl Remembered {
                 let name = std::str::from_utf8(value).map_err(|_| impossible())?;
                 k.merge_operator = Some(name.into());
             }
+            number::TIME_TO_LIVE => k.time_to_live = Some(Duration::from_millis(int()?)),
             n if (1..ESSENTIAL_FROM).contains(&n) => drop(self.others.insert(number, value.to_vec())),
             _ => {
                 return Err(format!(
@@ -106,6 +107,14 @@ impl Remembered {
         }
         self.known.validate().map_err(|e| e.to_string())
     }
+}
+
+fn encode_int(out: &mut Vec<u8>, number: u64, value: Option<u64>) {
+    let Some(value) = value else { return };
+    let mut bytes = Vec::new();
+    put_varint(&mut bytes, value);
+    put_varint(out, number);
+    put_bytes(out, &bytes);
 }
 
 fn code(c: Compression) -> u64 {
@@ -141,7 +150,8 @@ pub(super) mod tests {
             .with_compression(Compression::None)
             .with_last_level_compression(Compression::Lz4)
             .with_filter_bits_per_key(0)
-            .with_merge_operator("append:;");
+            .with_merge_operator("append:;")
+            .with_time_to_live(Duration::from_millis(1 << 40));
         for r in [sample(), Remembered::default(), none.into()] {
             assert_eq!(Remembered::decode(&encoded(&r)), Ok(r));
         }
@@ -162,6 +172,7 @@ pub(super) mod tests {
             (&[64, 0][..], "use a newer ringdb"),
             (&[65, 1, 0xFF], "setting 65 is impossible"),
             (&[65, 0], "1 to 255 bytes"),
+            (&[66, 2, 1, 0], "setting 66 is impossible"),
             (&[1, 1, 3], "setting 1 is impossible"),
             (&[1, 2, 1, 0], "setting 1 is impossible"),
             (&[1, 0], "setting 1 is impossible"),

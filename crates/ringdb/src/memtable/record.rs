@@ -34,7 +34,8 @@ impl<'a> Record<'a> {
         let kind = match tag as u8 {
             0 => Kind::Delete,
             1 => Kind::Put,
-            _ => Kind::Merge,
+            2 => Kind::Merge,
+            _ => Kind::Expiring,
         };
         Some(Record { prev, seq: tag >> 8, kind, key, value })
     }

@@ -1,10 +1,12 @@
 //! Settings files: the fields of [`Options`] by name.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::life::Life;
 use super::{Compression, Durability, Options};
 
 /// Settings files are shorter: what is longer is another file.
@@ -94,6 +96,10 @@ fn few_bytes(b: Bytes) -> Result<u32, &'static str> {
     u32::try_from(b.0).map_err(|_| "it is too large")
 }
 
+fn life(l: Life) -> Result<Duration, &'static str> {
+    Ok(l.0)
+}
+
 fn same<T>(t: T) -> Result<T, &'static str> {
     Ok(t)
 }
@@ -107,6 +113,7 @@ file! {
     compression with_compression Compression, same;
     last_level_compression with_last_level_compression Compression, same;
     filter_bits_per_key with_filter_bits_per_key u32, same;
+    time_to_live with_time_to_live Life, life;
     background_threads with_background_threads usize, same;
     log_segment_bytes with_log_segment_bytes Bytes, bytes;
     table_bytes with_table_bytes Bytes, bytes;
@@ -173,7 +180,7 @@ mod tests {
         let all = serde_json::json!({
             "io": "posix", "cache_bytes": 8 << 20, "memtable_bytes": "1 MiB", "durability": "sync",
             "block_bytes": "8k", "compression": "lz4", "last_level_compression": "zstd",
-            "filter_bits_per_key": 7, "background_threads": 3, "log_segment_bytes": "64KiB", "table_bytes": "1.5m",
+            "filter_bits_per_key": 7, "time_to_live": "2 h", "background_threads": 3, "log_segment_bytes": "64KiB", "table_bytes": "1.5m",
             "manifest_bytes": 100, "direct_reads": true, "create_if_missing": false, "recover_damaged_log": true,
             "socket": false,
         });
@@ -182,6 +189,7 @@ mod tests {
         let mut given = o.given();
         given.sort_unstable();
         assert_eq!(given, names);
+        assert_eq!(o.time_to_live, Duration::from_secs(7200));
         assert_eq!((o.memtable_bytes, o.block_bytes, o.table_bytes), (1 << 20, 8192, 3 << 19));
         // The fields of the struct, by its own description: none is missing here.
         let text = format!("{:?}", Options::default());

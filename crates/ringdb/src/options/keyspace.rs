@@ -1,6 +1,8 @@
 //! [`KeyspaceOptions`]: the settings of the tables of one keyspace.
 
-use super::{Compression, check_block_bytes, check_filter_bits};
+use std::time::Duration;
+
+use super::{Compression, check_block_bytes, check_filter_bits, life};
 use crate::Result;
 use crate::operator::registry::check_name;
 
@@ -45,6 +47,11 @@ pub struct KeyspaceOptions {
     /// The name of the merge operator: `add`, `max`, `append`, `append:SEPARATOR`, or a registered one; see
     /// [`crate::MergeOperator`]. A keyspace that has one keeps it.
     pub merge_operator: Option<String>,
+    /// How long a put lives that does not say so itself: from then on the key counts as deleted, and what is older of
+    /// it does not come back. Whole milliseconds; zero: for ever. A change holds for what is put from then on. See
+    /// [`crate::Db::put_with_ttl`].
+    #[serde(with = "super::life")]
+    pub time_to_live: Option<Duration>,
 }
 
 impl KeyspaceOptions {
@@ -97,6 +104,28 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Sets how long a put lives (zero: for ever).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use ringdb::{Db, KeyspaceOptions, Options};
+    ///
+    /// # let dir = tempfile::tempdir().expect("a temporary directory");
+    /// let db = Db::open(dir.path(), Options::default())?;
+    /// let day = Duration::from_secs(24 * 60 * 60);
+    /// let sessions = db.keyspace_with("sessions", &KeyspaceOptions::default().with_time_to_live(day))?;
+    /// // Gone tomorrow, from every read and, by compactions, from the disk.
+    /// sessions.put("7f3a", "alice")?;
+    /// assert_eq!(sessions.options().time_to_live, Some(day));
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_time_to_live(mut self, value: Duration) -> Self {
+        self.time_to_live = Some(value);
+        self
+    }
+
     /// These settings where they are given, those of `below` elsewhere.
     #[must_use]
     pub fn over(&self, below: &KeyspaceOptions) -> KeyspaceOptions {
@@ -106,6 +135,7 @@ impl KeyspaceOptions {
             block_bytes: self.block_bytes.or(below.block_bytes),
             filter_bits_per_key: self.filter_bits_per_key.or(below.filter_bits_per_key),
             merge_operator: self.merge_operator.clone().or_else(|| below.merge_operator.clone()),
+            time_to_live: self.time_to_live.or(below.time_to_live),
         }
     }
 
@@ -113,6 +143,7 @@ impl KeyspaceOptions {
     pub(crate) fn validate(&self) -> Result<()> {
         self.block_bytes.map_or(Ok(()), check_block_bytes)?;
         self.filter_bits_per_key.map_or(Ok(()), check_filter_bits)?;
+        self.time_to_live.map_or(Ok(()), life::check)?;
         self.merge_operator.as_deref().map_or(Ok(()), check_name)
     }
 }

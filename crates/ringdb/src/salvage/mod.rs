@@ -300,7 +300,7 @@ impl Job<'_> {
                         operands::copy(&mut merge, cover, operands::operator(state, id), &mut out)?;
                         continue;
                     }
-                    out.add(key, 0, Kind::Put, merge.value(), true)?;
+                    out.add(key, 0, merge.kind(), merge.value(), true)?;
                 }
             }
             merge.next()?;

@@ -29,14 +29,15 @@ pub(super) fn copy(
     let key = merge.key().to_vec();
     // Those that nobody can merge are copied as they come: there may be any number of them.
     let mut known = operator.map(|operator| Operands::new(Some(operator), true));
-    let (mut below, mut value, mut new_key) = (Seq::MAX, None, true);
+    let (mut below, mut value, mut new_key, mut expiring) = (Seq::MAX, None, true, false);
     while merge.valid() && merge.key() == key {
         // The same version may be in the log and in a table.
         if merge.seq() < below {
             below = merge.seq();
             if merge.kind() != Kind::Merge || below < cover {
-                let there = merge.kind() == Kind::Put && below >= cover;
+                let there = merge.kind().has_value() && merge.kind() != Kind::Merge && below >= cover;
                 value = there.then(|| merge.value().to_vec());
+                expiring = there && merge.kind() == Kind::Expiring;
                 break;
             }
             match &mut known {
@@ -49,12 +50,15 @@ pub(super) fn copy(
         merge.next()?;
     }
     if let Some(operands) = known {
-        if let Ok(made) = operands.resolve(&key, value.as_deref()) {
+        // What they are merged into may expire; they do not.
+        let made = if expiring { None } else { operands.resolve(&key, value.as_deref()).ok() };
+        if let Some(made) = made {
             return out.add(&key, 0, Kind::Put, &made, true);
         }
         for (seq, operand) in operands.iter() {
             out.add(&key, seq, Kind::Merge, operand, std::mem::take(&mut new_key))?;
         }
     }
-    value.map_or(Ok(()), |value| out.add(&key, 0, Kind::Put, &value, false))
+    let kind = if expiring { Kind::Expiring } else { Kind::Put };
+    value.map_or(Ok(()), |value| out.add(&key, 0, kind, &value, false))
 }

@@ -15,6 +15,7 @@ use std::cmp::Ordering;
 
 use super::meta::MAX_INTERNAL_KEY_BYTES;
 use crate::coding::{crc32c, same_bytes};
+use crate::expiry::STAMP_BYTES;
 use crate::key::{Kind, SEQ_MAX, Seq};
 
 /// Bytes before the heads.
@@ -117,19 +118,15 @@ impl Layout {
 }
 
 impl Layout {
-    /// The kind that an entry's meta says, in a block that was checked.
+    /// The kind that an entry's meta says: two bits have four values, and four kinds.
     #[inline]
     fn kind(&self, meta: u64) -> Kind {
         match meta & ((1 << self.kind_bits) - 1) {
             0 => Kind::Put,
             1 => Kind::Delete,
-            _ => Kind::Merge,
+            2 => Kind::Merge,
+            _ => Kind::Expiring,
         }
-    }
-
-    /// The same of any bytes; `None` if it is none of the kinds.
-    fn known_kind(&self, meta: u64) -> Option<Kind> {
-        (meta & ((1 << self.kind_bits) - 1) < 3).then(|| self.kind(meta))
     }
 }
 
@@ -139,6 +136,7 @@ pub(super) fn kind_number(kind: Kind) -> u64 {
         Kind::Put => 0,
         Kind::Delete => 1,
         Kind::Merge => 2,
+        Kind::Expiring => 3,
     }
 }
 
@@ -146,6 +144,12 @@ pub(super) fn kind_number(kind: Kind) -> u64 {
 #[inline]
 fn known_widths(widths: u8) -> bool {
     (widths & !WIDE_KINDS) >> SUFFIX_WIDTH_SHIFT <= 2
+}
+
+/// Whether a value can be one of this kind.
+#[inline]
+fn fits(kind: Kind, value_len: usize) -> bool {
+    kind != Kind::Expiring || value_len >= STAMP_BYTES
 }
 
 /// An entry of a block; its key is `prefix` and `suffix` together.
@@ -265,7 +269,10 @@ impl<'a> BlockView<'a> {
             return None;
         }
         let key = [view.prefix(), &front[start + sw + mw..key_end]].concat();
-        let kind = l.known_kind(meta)?;
+        let kind = l.kind(meta);
+        if !fits(kind, end - key_end) {
+            return None;
+        }
         Some(Front { key, seq, kind, value: key_end..end, layout: l })
     }
 
@@ -307,8 +314,9 @@ impl<'a> BlockView<'a> {
             let suffix = &bytes[suffix_at..suffix_at + suffix_len as usize];
             let meta = uint_at(bytes, start + sw, mw);
             let seq = l.base_seq.saturating_add(meta >> l.kind_bits);
-            if l.known_kind(meta).is_none() {
-                return Err("an entry of an unknown kind");
+            let value_len = end - suffix_at - suffix.len();
+            if !fits(l.kind(meta), value_len) {
+                return Err("an entry without the time at which it expires");
             }
             if seq > SEQ_MAX {
                 return Err("a sequence number out of range");

@@ -429,9 +429,11 @@ mod tests {
 
     #[test]
     fn a_lone_front_and_its_value_are_the_block() {
-        for (key_len, value_len) in [(1, 0), (1, 5000), (65541, 70_000), (300, 65_000)] {
-            for kind in [Kind::Put, Kind::Merge] {
-                lone_front_is_the_block(key_len, value_len, kind);
+        for (key_len, value_len) in [(1, 0), (1, 8), (1, 5000), (65541, 70_000), (300, 65_000)] {
+            for kind in [Kind::Put, Kind::Merge, Kind::Expiring] {
+                if kind != Kind::Expiring || value_len >= 8 {
+                    lone_front_is_the_block(key_len, value_len, kind);
+                }
             }
         }
     }
@@ -473,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_take_a_bit_more_and_an_unknown_kind_is_refused() {
+    fn operands_take_a_bit_more_and_so_does_what_expires_which_needs_its_time() {
         let mut entries = [entry(b"a", 9, b"x"), entry(b"a", 8, b"y"), entry(b"b", 7, b"")];
         let plain = build(&entries, 4096).0;
         assert_eq!(plain[6] & WIDE_KINDS, 0, "without operands a block is as ever");
@@ -486,7 +488,13 @@ mod tests {
         let at = HEADER_BYTES + 3 * 4 + 4 * 2;
         assert_eq!(b[at..at + 2], [1, 2 << 2 | 2]);
         b[at + 1] |= 3;
-        assert_eq!(BlockView::check_structure(&b), Err("an entry of an unknown kind"));
+        assert_eq!(BlockView::check_structure(&b), Err("an entry without the time at which it expires"));
+        entries[0] = Entry { kind: Kind::Expiring, ..entry(b"a", 9, b"12345678") };
+        let (b, _) = build(&entries, 4096);
+        assert_eq!(b[6] & WIDE_KINDS, WIDE_KINDS);
+        assert_eq!((b[at + 1], BlockView::check_structure(&b)), (2 << 2 | 3, Ok(())));
+        let view = BlockView::trusted(&b);
+        assert_eq!((0..3).map(|i| read(&view, i)).collect::<Vec<_>>(), entries);
     }
 
     fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
@@ -498,11 +506,15 @@ mod tests {
         let key = key.prop_map(|(n, t)| [vec![b'p'; n], t].concat());
         let seq = prop_oneof![1u64..20, Just(1 << 30), Just(crate::key::SEQ_MAX)];
         let value = prop_oneof![4 => 0usize..40, 1 => 0usize..3000].prop_map(|n| vec![n as u8; n]);
-        let one = (key, seq, 0u8..5, value).prop_map(|(key, seq, kind, value)| Entry {
-            key,
-            seq,
-            kind: [Kind::Put, Kind::Delete, Kind::Put, Kind::Delete, Kind::Merge][usize::from(kind)],
-            value: if kind % 2 == 0 { value } else { vec![] },
+        let one = (key, seq, 0u8..6, value).prop_map(|(key, seq, kind, value)| {
+            use Kind::*;
+            let kind = [Put, Delete, Put, Delete, Merge, Expiring][usize::from(kind)];
+            let value = match kind {
+                Put | Merge => value,
+                Delete => vec![],
+                Expiring => [&[1; 8], &value[..]].concat(),
+            };
+            Entry { key, seq, kind, value }
         });
         proptest::collection::vec(one, 1..120).prop_map(|mut v| {
             v.sort_by(|a, b| a.key.cmp(&b.key).then(b.seq.cmp(&a.seq)));

@@ -10,6 +10,7 @@ use super::index::BlockPos;
 use super::meta::TableMeta;
 use crate::coding::{Reader, crc32c, put_varint};
 use crate::error::{Error, Result};
+use crate::expiry::Expiry;
 use crate::format_version::{FormatVersion, Named};
 
 /// Bytes of the footer, in this and all later versions.
@@ -187,6 +188,9 @@ impl Properties {
             put_varint(out, v);
         }
         self.meta.encode(out);
+        if let Some(expiry) = &self.meta.expiry {
+            expiry.encode(out);
+        }
     }
 
     /// Reads encoded properties; `None` if they are cut off or impossible.
@@ -194,7 +198,7 @@ impl Properties {
         let mut r = Reader::new(bytes);
         let narrow = |v: u64| u32::try_from(v).ok();
         let (block_bytes, storage) = (narrow(r.varint()?)?, r.varint()?);
-        let p = Properties {
+        let mut p = Properties {
             block_bytes,
             compression: Encoding::from_u8(u8::try_from(storage & !TRIMMED).ok()?)?,
             trimmed: storage & TRIMMED != 0,
@@ -205,6 +209,9 @@ impl Properties {
             value_bytes: r.varint()?,
             meta: TableMeta::decode(&mut r)?,
         };
+        if !r.is_empty() {
+            p.meta = p.meta.with_expiry(Expiry::decode(&mut r)?)?;
+        }
         let ok = r.is_empty()
             && BLOCK_BYTES_RANGE.contains(&p.block_bytes)
             && (p.block_bytes as usize).is_multiple_of(BLOCK_UNIT)
@@ -347,6 +354,7 @@ mod tests {
                 max_seq: 500,
                 smallest: b"\0a".to_vec(),
                 largest: b"\0b".to_vec(),
+                expiry: None,
             },
         }
     }

@@ -1,6 +1,7 @@
 //! [`TableMeta`]: what the manifest knows of a table.
 
 use crate::coding::{Reader, put_bytes, put_varint};
+use crate::expiry::Expiry;
 use crate::key::{MAX_KEY_BYTES, SEQ_MAX, Seq};
 
 /// Longest internal key: the widest keyspace prefix and the longest user key.
@@ -27,6 +28,8 @@ pub(crate) struct TableMeta {
     pub largest: Vec<u8>,
     /// Of a table that was ingested: the sequence number of all its entries, which the file has as 0. 0 for any other.
     pub given: Seq,
+    /// When entries expire, if any do. Not part of what [`TableMeta::encode`] writes.
+    pub expiry: Option<Expiry>,
 }
 
 impl TableMeta {
@@ -68,8 +71,26 @@ impl TableMeta {
             max_seq: r.varint()?,
             smallest: r.bytes()?.to_vec(),
             largest: r.bytes()?.to_vec(),
+            expiry: None,
         };
         meta.is_sane().then_some(meta)
+    }
+
+    /// The same with when its entries expire; `None` if that cannot be.
+    pub fn with_expiry(self, expiry: Expiry) -> Option<TableMeta> {
+        let fits = expiry.entries <= self.entries - self.tombstones;
+        fits.then_some(TableMeta { expiry: Some(expiry), ..self })
+    }
+
+    /// About how many entries hide older ones, at most, and are nothing themselves at this time: tombstones, and what
+    /// has expired.
+    pub fn dead_at(&self, now: u64) -> u64 {
+        self.tombstones + self.expiry.map_or(0, |e| e.expired_at(now))
+    }
+
+    /// Whether there is any such entry.
+    pub fn has_dead_at(&self, now: u64) -> bool {
+        self.tombstones > 0 || self.expiry.is_some_and(|e| e.first <= now)
     }
 
     fn is_sane(&self) -> bool {
@@ -99,6 +120,7 @@ mod tests {
             max_seq: SEQ_MAX,
             smallest: b"\0a".to_vec(),
             largest: b"\0zz".to_vec(),
+            expiry: None,
         }
     }
 

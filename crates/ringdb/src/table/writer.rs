@@ -18,6 +18,7 @@ use super::output::{MOST_BUFFER_BYTES, Output, Syncing};
 use super::reads::Reads;
 use crate::coding::crc32c;
 use crate::error::{Error, Result};
+use crate::expiry::{self, Expiries};
 use crate::format_version::FormatVersion;
 use crate::key::{self, Kind, MAX_VALUE_BYTES, SEQ_MAX, Seq};
 use crate::options::Compression;
@@ -75,6 +76,8 @@ pub(crate) struct TableWriter {
     trims: bool,
     /// There are operands.
     merges: bool,
+    /// When entries expire.
+    expiries: Expiries,
     filter: FilterBuilder,
     compressor: Compressor,
     scratch: Vec<u8>,
@@ -102,6 +105,7 @@ impl TableWriter {
             max_seq: 0,
             smallest: Vec::new(),
             largest: Vec::new(),
+            expiry: None,
         };
         Ok(TableWriter {
             out,
@@ -112,6 +116,7 @@ impl TableWriter {
             padding: 0,
             trims: false,
             merges: false,
+            expiries: Expiries::default(),
             filter: FilterBuilder::new(options.filter_bits_per_key),
             compressor: Compressor::new(options.compression.into()),
             options,
@@ -176,6 +181,9 @@ impl TableWriter {
         let m = &mut self.meta;
         m.entries += 1;
         m.tombstones += (kind == Kind::Delete) as u64;
+        if kind == Kind::Expiring {
+            self.expiries.add(expiry::split(value).0);
+        }
         m.min_seq = m.min_seq.min(seq);
         m.max_seq = m.max_seq.max(seq);
         Ok(())
@@ -316,7 +324,11 @@ impl TableWriter {
 
     /// The version that the footer names: the lowest whose readers know all that the table holds.
     fn version(&self) -> FormatVersion {
-        if self.trims || self.merges { FormatVersion::V2 } else { FormatVersion::V1 }
+        if self.trims || self.merges || self.meta.expiry.is_some() {
+            FormatVersion::V2
+        } else {
+            FormatVersion::V1
+        }
     }
 
     /// Writes the rest and waits until the table is durable (its directory entry is not).
@@ -331,6 +343,7 @@ impl TableWriter {
             return Err(Error::Invalid("a table needs an entry".into()));
         }
         self.meta.largest = self.last_key().to_vec();
+        self.meta.expiry = self.expiries.finish();
         self.end_block(None)?;
         let (file_id, version) = (self.file_id, self.version());
         let index = self.index.finish();

@@ -33,11 +33,18 @@ impl Class {
 pub struct SimEnv {
     nanos: AtomicU64,
     random: AtomicU64,
+    /// Milliseconds of the wall clock, which stands still.
+    wall: AtomicU64,
 }
 
 impl SimEnv {
     pub fn shared() -> Arc<SimEnv> {
-        Arc::new(SimEnv { nanos: AtomicU64::new(1), random: AtomicU64::new(1) })
+        Arc::new(SimEnv { nanos: AtomicU64::new(1), random: AtomicU64::new(1), wall: AtomicU64::new(0) })
+    }
+
+    /// Sets the wall clock to so many milliseconds.
+    pub fn set_wall_clock(&self, millis: u64) {
+        self.wall.store(millis, Relaxed);
     }
 
     /// Lets time pass.
@@ -76,6 +83,10 @@ impl Env for SimEnv {
             // The channel closes when the job has ended.
             let _ = wait.recv();
         }))
+    }
+
+    fn wall_clock(&self) -> Duration {
+        Duration::from_millis(self.wall.load(Relaxed))
     }
 
     fn random(&self) -> u64 {

@@ -42,6 +42,8 @@ pub struct Set {
     pub merge: bool,
     /// Deletes all keys from `key` on and before this one instead.
     pub until: Option<u32>,
+    /// The value expires after so many steps.
+    pub life: Option<u32>,
 }
 
 /// How long a history is and what it is made of.
@@ -67,6 +69,8 @@ pub struct Shape {
     large: u64,
     /// Of 100 writes, those not logged.
     unlogged: u64,
+    /// Of 100 puts, those that expire.
+    expiring: u64,
     /// Bytes of a memtable, of a log segment and of the manifest.
     pub memtable_bytes: u64,
     pub segment_bytes: u64,
@@ -90,13 +94,14 @@ const PLAIN: Shape = Shape {
     small: 400,
     large: 6000,
     unlogged: 6,
+    expiring: 0,
     memtable_bytes: 64 << 10,
     segment_bytes: 64 << 10,
     manifest_bytes: 4 << 20,
 };
 
 /// All histories.
-pub const SHAPES: [Shape; 12] = [
+pub const SHAPES: [Shape; 13] = [
     Shape {
         name: "fill",
         what: "writes of all sizes; memtables fill up and are flushed by themselves",
@@ -177,6 +182,17 @@ pub const SHAPES: [Shape; 12] = [
         large: 15_000,
         steps: 170,
         manifest_bytes: 2 << 10,
+        ..PLAIN
+    },
+    Shape {
+        name: "expire",
+        what: "values that expire while they are flushed and compacted, over others that do not",
+        expiring: 60,
+        flush: 90,
+        compact: 50,
+        checkpoint: 8,
+        reopen: 30,
+        keys: 30,
         ..PLAIN
     },
     Shape {
@@ -266,7 +282,8 @@ impl Shape {
         let sets = (0..1 + rng.below(30)).map(|_| {
             key += 1 + rng.below(4) as u32;
             let most = if rng.chance(12) { self.large } else { self.small };
-            Set { keyspace: None, key, value: Some(rng.below(most) as usize), until: None, merge: false }
+            let value = Some(rng.below(most) as usize);
+            Set { keyspace: None, key, value, until: None, merge: false, life: None }
         });
         Step::Ingest(sets.collect())
     }
@@ -291,7 +308,10 @@ impl Shape {
                 let range = value.is_none() && rng.chance(5);
                 let until = range.then(|| key + 1 + rng.below(self.keys / 4 + 1) as u32);
                 let merge = value.is_some() && rng.chance(4);
-                Set { keyspace, key, value, merge, until }
+                // Only where there are any: what the others do stays the same.
+                let expires = self.expiring > 0 && rng.below(100) < self.expiring && value.is_some();
+                let life = (expires && !merge).then(|| 1 + rng.below(20) as u32);
+                Set { keyspace, key, value, merge, until, life }
             })
             .collect();
         let durability = match rng.below(100) {

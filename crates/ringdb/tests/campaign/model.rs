@@ -104,6 +104,11 @@ pub fn keyspace_name(k: usize) -> String {
     format!("keyspace {k}")
 }
 
+/// The wall clock's milliseconds during a step.
+pub fn time_of(step: usize) -> u64 {
+    step as u64 + 1
+}
+
 pub fn key(k: u32) -> String {
     format!("k/{k:05}")
 }
@@ -127,6 +132,8 @@ pub struct Facts {
     pub acknowledged: u32,
     pub durable: u32,
     pub unlogged: u32,
+    /// The wall clock's milliseconds.
+    pub now: u64,
     /// Writes that were not logged and are known to be lost.
     gone: BTreeSet<u32>,
     /// Which life of each keyspace there is; and maybe one more change.
@@ -156,6 +163,7 @@ impl Facts {
             }
             Note::Began(step) => {
                 self.begun = script.number(*step);
+                self.now = time_of(*step);
                 let lives = script.lives(*step);
                 self.maybe = (lives != self.lives).then_some(lives);
                 if let Step::Checkpoint = script.steps[*step] {
@@ -283,7 +291,9 @@ fn content(script: &Script, facts: &Facts, lives: &[u32; KEYSPACES], kept: Kept)
                 content.retain(|(s, k), _| *s != space || !(set.key..until).contains(k));
                 continue;
             }
-            match set.value {
+            // What has expired is a deletion.
+            let expired = set.life.is_some_and(|life| time_of(step) + u64::from(life) <= facts.now);
+            match set.value.filter(|_| !expired) {
                 Some(len) => {
                     let mut value = value(number, set.key, len);
                     if let (true, Some(old)) = (set.merge, content.get(&(space, set.key))) {
@@ -414,12 +424,13 @@ fn point_reads(db: &Db, futures: bool, ids: &[u32]) -> Result<Vec<Option<Value>>
 }
 
 /// What the checkpoint of a step must hold: everything before it.
-pub fn checkpoint_facts(script: &Script, step: usize, gone: &BTreeSet<u32>) -> Facts {
+pub fn checkpoint_facts(script: &Script, step: usize, gone: &BTreeSet<u32>, now: u64) -> Facts {
     let (number, lives) = script.before(step);
     let mut unlogged = script.unlogged_up_to(number);
     while unlogged > 0 && gone.contains(&unlogged) {
         unlogged = script.unlogged_up_to(unlogged - 1);
     }
     let logged = script.logged_up_to(number);
-    Facts { begun: number, durable: logged, unlogged, gone: gone.clone(), lives, ..Facts::default() }
+    let gone = gone.clone();
+    Facts { begun: number, durable: logged, unlogged, now, gone, lives, ..Facts::default() }
 }

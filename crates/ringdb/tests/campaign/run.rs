@@ -13,7 +13,7 @@ use crate::env::SimEnv;
 use crate::executor::block_on;
 use crate::history::{KEYSPACES, Set, Shape, Step};
 use crate::lab::{Lab, Turn};
-use crate::model::{BACKUPS, Note, Script, checkpoint_dir, key, keyspace_name, value};
+use crate::model::{BACKUPS, Note, Script, checkpoint_dir, key, keyspace_name, time_of, value};
 
 /// The store's directory: its parents are missing too.
 pub const STORE: &str = "/srv/data/store";
@@ -127,6 +127,7 @@ impl<'a> Run<'a> {
     }
 
     fn act(&mut self, i: usize) -> Result<(), Error> {
+        self.env.set_wall_clock(time_of(i));
         if self.db.is_none() {
             self.open()?;
         }
@@ -239,7 +240,16 @@ impl<'a> Run<'a> {
             }
             let key = key(set.key);
             let value = set.value.map(|len| value(number, set.key, len));
-            match (set.keyspace.and_then(|k| self.keyspaces[k].as_ref()), value) {
+            let keyspace = set.keyspace.and_then(|k| self.keyspaces[k].as_ref());
+            if let (Some(life), Some(v)) = (set.life, &value) {
+                let life = Duration::from_millis(life.into());
+                match keyspace {
+                    Some(k) => batch.put_with_ttl_in(k, key, v, life),
+                    None => batch.put_with_ttl(key, v, life),
+                }
+                continue;
+            }
+            match (keyspace, value) {
                 (Some(k), Some(v)) if set.merge => batch.merge_in(k, key, v),
                 (None, Some(v)) if set.merge => batch.merge(key, v),
                 (Some(k), Some(v)) => batch.put_in(k, key, v),

@@ -28,8 +28,10 @@ struct Tail {
 }
 
 impl Case<'_> {
-    fn open(&self, lab: &Lab, dir: &str) -> Result<Db, Error> {
-        open(lab, self.shape, self.script.durability, &SimEnv::shared(), dir)
+    fn open(&self, lab: &Lab, dir: &str, facts: &Facts) -> Result<Db, Error> {
+        let env = SimEnv::shared();
+        env.set_wall_clock(facts.now);
+        open(lab, self.shape, self.script.durability, &env, dir)
     }
 
     /// Checks what a cut has left, and cuts again up to `depth` times; returns how many cuts were checked.
@@ -53,7 +55,7 @@ impl Case<'_> {
         }
         disk.record(depth > 0);
         let lab = Lab::new(disk.clone());
-        let db = self.open(&lab, STORE).map_err(|e| format!("the store does not open: {e}"))?;
+        let db = self.open(&lab, STORE, facts).map_err(|e| format!("the store does not open: {e}"))?;
         let opened = disk.points();
         let kept = check(&db, self.script, facts)?;
         if !(tail.least..=tail.most).contains(&kept.tail) {
@@ -72,7 +74,7 @@ impl Case<'_> {
         let written = self.go_on(&db, kept.tail)?;
         let synced = disk.points();
         db.close().map_err(|e| format!("close: {e}"))?;
-        let db = self.open(&lab, STORE).map_err(|e| format!("the store does not open again: {e}"))?;
+        let db = self.open(&lab, STORE, facts).map_err(|e| format!("the store does not open again: {e}"))?;
         let again = check(&db, self.script, &found).map_err(|e| format!("opened again: {e}"))?;
         if again != (Kept { tail: written, maybe: false, ..kept }) {
             return Err(format!("opened again: {again:?} instead of {kept:?} and {written}"));
@@ -136,10 +138,11 @@ impl Case<'_> {
             return Err(format!("{kept} backups"));
         }
         backups.restore(None, RESTORED, None).map_err(|e| format!("restore: {e}"))?;
-        let db = self.open(&lab, RESTORED).map_err(|e| format!("a restored store does not open: {e}"))?;
+        let db =
+            self.open(&lab, RESTORED, facts).map_err(|e| format!("a restored store does not open: {e}"))?;
         let mut wrong = Vec::new();
         for (step, _, gone) in &facts.checkpoints[made.unwrap_or(0)..] {
-            match check(&db, self.script, &checkpoint_facts(self.script, *step, gone)) {
+            match check(&db, self.script, &checkpoint_facts(self.script, *step, gone, facts.now)) {
                 Ok(_) => return Ok(()),
                 Err(e) => wrong.push(format!("not the backup of step {step}: {e}")),
             }
@@ -151,13 +154,13 @@ impl Case<'_> {
     /// or is no store.
     fn checkpoints(&self, disk: &Disk, facts: &Facts) -> Result<(), String> {
         let Some((step, acknowledged, gone)) = facts.checkpoints.last() else { return Ok(()) };
-        let expected = checkpoint_facts(self.script, *step, gone);
+        let expected = checkpoint_facts(self.script, *step, gone, facts.now);
         let dir = checkpoint_dir(*step);
         if !acknowledged && !disk.files().iter().any(|p| p.starts_with(&dir)) {
             return Ok(());
         }
         let disk = Lab::new(disk.clone_now());
-        match self.open(&disk, &dir) {
+        match self.open(&disk, &dir, facts) {
             Ok(db) => {
                 let empty = db.get("n").map_err(|e| e.to_string())?.is_none() && expected.durable > 0;
                 if !acknowledged && empty {

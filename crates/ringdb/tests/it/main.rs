@@ -40,3 +40,4 @@ mod recovery;
 mod refresh;
 mod settings;
 mod transactions;
+mod ttl;

@@ -10,9 +10,9 @@ use ringdb::{
 use crate::support::{Rng, env_number, seed};
 
 /// A hash of the value and of each operand, in their order, that cannot be known of operands alone.
-struct Chain;
+pub struct Chain;
 
-fn chain(value: Option<&[u8]>, operands: &[&[u8]]) -> Vec<u8> {
+pub fn chain(value: Option<&[u8]>, operands: &[&[u8]]) -> Vec<u8> {
     let start =
         value.map_or(7, |v| v.iter().fold(3, |h: u64, b| h.wrapping_mul(31).wrapping_add(u64::from(*b))));
     let all = operands.iter().fold(start, |h, o| {

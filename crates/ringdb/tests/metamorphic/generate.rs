@@ -73,6 +73,7 @@ impl Generator {
                 key: Key::new(),
                 value: None,
                 merge: false,
+                life: None,
                 range: Some(self.deleted()),
             };
         }
@@ -82,7 +83,8 @@ impl Generator {
             self.known.push(key.clone());
         }
         let merge = value.is_some() && self.rng.chance(4);
-        Item { keyspace, key, value, merge, range: None }
+        let life = (value.is_some() && !merge && self.rng.chance(6)).then(|| 1 + self.rng.below(4) as u32);
+        Item { keyspace, key, value, merge, life, range: None }
     }
 
     /// Any keys, or some that lie side by side.
@@ -98,7 +100,7 @@ impl Generator {
             if g.known.len() < 3000 {
                 g.known.push(key.clone());
             }
-            Item { keyspace, key, value: Some(g.value()), range: None, merge: false }
+            Item { keyspace, key, value: Some(g.value()), merge: false, life: None, range: None }
         };
         (0..count).map(|_| item(self)).collect()
     }
@@ -194,7 +196,8 @@ impl Generator {
             948..950 => Op::Create(1 + self.rng.below(3) as usize),
             950..954 => Op::DropKeyspace(1 + self.rng.below(3) as usize),
             954..964 => Op::Flush,
-            964..972 => Op::Sync,
+            964..970 => Op::Sync,
+            970..972 => Op::Pass(1 + self.rng.below(2) as u32),
             972..981 => Op::Compact { keyspace: self.keyspace(), limits: self.limits() },
             981..983 => Op::WaitIdle,
             983..986 => Op::Verify,

@@ -46,6 +46,8 @@ pub struct Item {
     pub value: Option<Val>,
     /// The value is an operand.
     pub merge: bool,
+    /// It expires after so many milliseconds.
+    pub life: Option<u32>,
     pub range: Option<Limits>,
 }
 
@@ -118,6 +120,8 @@ pub enum Op {
         limits: Limits,
     },
     WaitIdle,
+    /// So many milliseconds of the wall clock pass; iterators end.
+    Pass(u32),
     Verify,
     Checkpoint,
     ReadOnly,
@@ -152,7 +156,10 @@ impl Display for Item {
         }
         let word = if self.merge { "merge" } else { "put" };
         match self.value {
-            Some(v) => write!(f, "{word} {name} {key} {}:{}", v.len, v.seed),
+            Some(v) => {
+                write!(f, "{word} {name} {key} {}:{}", v.len, v.seed)?;
+                self.life.map_or(Ok(()), |life| write!(f, ":{life}"))
+            }
             None => write!(f, "delete {name} {key}"),
         }
     }
@@ -238,6 +245,7 @@ impl Display for Op {
                 write!(f, "compact {} {}", KEYSPACES[*keyspace], Bounds(limits))
             }
             Op::WaitIdle => f.write_str("wait_idle"),
+            Op::Pass(millis) => write!(f, "pass {millis}"),
             Op::Verify => f.write_str("verify"),
             Op::Checkpoint => f.write_str("checkpoint"),
             Op::ReadOnly => f.write_str("read_only"),
@@ -341,24 +349,41 @@ impl<'a> Words<'a> {
 
     fn item(&mut self, put: bool) -> Result<Item, String> {
         let (keyspace, key) = (self.keyspace()?, self.key()?);
+        let mut life = None;
         let value = if put {
-            let word = self.next()?;
+            let mut word = self.next()?;
+            if let Some((rest, millis)) = word.rsplit_once(':').filter(|(rest, _)| rest.contains(':')) {
+                life = Some(millis.parse().map_err(|_| self.wrong(word))?);
+                word = rest;
+            }
             let parsed = word.split_once(':').and_then(|(l, s)| Some((l.parse().ok()?, s.parse().ok()?)));
             let (len, seed) = parsed.ok_or_else(|| self.wrong(word))?;
             Some(Val { len, seed })
         } else {
             None
         };
-        Ok(Item { keyspace, key, value, merge: false, range: None })
+        Ok(Item { keyspace, key, value, merge: false, life, range: None })
+    }
+
+    fn pairs(&mut self) -> Result<Vec<Item>, String> {
+        let mut items = Vec::new();
+        while let Some(word) = self.words.next() {
+            items.push(if word == "put" { self.item(true)? } else { return Err(self.wrong(word)) });
+        }
+        Ok(items)
     }
 
     fn range(&mut self) -> Result<Item, String> {
         let (keyspace, range) = (self.keyspace()?, Some(self.limits()?));
-        Ok(Item { keyspace, key: Key::new(), value: None, merge: false, range })
+        Ok(Item { keyspace, key: Key::new(), value: None, merge: false, life: None, range })
     }
 
     fn operand(&mut self) -> Result<Item, String> {
-        Ok(Item { merge: true, ..self.item(true)? })
+        let item = self.item(true)?;
+        match item.life {
+            Some(_) => Err("what is merged does not expire".into()),
+            None => Ok(Item { merge: true, ..item }),
+        }
     }
 }
 
@@ -390,13 +415,7 @@ pub fn parse(line: &str) -> Result<Op, String> {
             }
             Op::Batch { durability, items }
         }
-        "ingest" => {
-            let mut items = Vec::new();
-            while let Some(word) = w.words.next() {
-                items.push(if word == "put" { w.item(true)? } else { return Err(w.wrong(word)) });
-            }
-            Op::Ingest(items)
-        }
+        "ingest" => Op::Ingest(w.pairs()?),
         "get" => Op::Get { view: w.view()?, key: w.key()? },
         "multi_get" => {
             let (view, mut keys) = (w.view()?, Vec::new());
@@ -418,6 +437,7 @@ pub fn parse(line: &str) -> Result<Op, String> {
         "sync" => Op::Sync,
         "compact" => Op::Compact { keyspace: w.keyspace()?, limits: w.limits()? },
         "wait_idle" => Op::WaitIdle,
+        "pass" => Op::Pass(w.number()?),
         "verify" => Op::Verify,
         "checkpoint" => Op::Checkpoint,
         "read_only" => Op::ReadOnly,

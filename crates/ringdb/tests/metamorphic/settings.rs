@@ -1,6 +1,7 @@
 //! What a list of operations is run under: none of it may change an answer.
 
 use std::fmt::{self, Display};
+use std::time::Duration;
 
 use ringdb::{Compression, Durability, KeyspaceOptions, Options};
 
@@ -103,6 +104,7 @@ pub fn own(n: usize) -> KeyspaceOptions {
         .with_block_bytes([4096, 16384, 4096, 65536][n % 4])
         .with_filter_bits_per_key([10, 0, 3][n % 3])
         .with_merge_operator(operator())
+        .with_time_to_live(Duration::ZERO)
 }
 
 /// The merge operator of all keyspaces.

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use ringdb::engineswap::Io;
 use ringdb::{
-    Db, Durability, Iter, Keyspace, KeyspaceOptions, ReadOptions, Snapshot, SystemEnv, Transaction, Value,
-    WriteBatch, WriteOptions,
+    Db, Durability, Env, Iter, Join, Keyspace, KeyspaceOptions, ReadOptions, Snapshot, SystemEnv,
+    Transaction, Value, WriteBatch, WriteOptions,
 };
 
 use crate::calls::{Calls, Pending, Reader, on};
@@ -16,8 +19,31 @@ use crate::op::{Item, KEYSPACES, Op, SLOTS, View};
 use crate::settings::{Settings, operator, own};
 use crate::subject::{DONE, NOTHING, Subject, show, show_pairs, take};
 
+/// The machine, but for the wall clock.
+struct Clock(AtomicU64, Arc<dyn Env>);
+
+impl Env for Clock {
+    fn now(&self) -> Duration {
+        self.1.now()
+    }
+    fn sleep(&self, d: Duration) {
+        self.1.sleep(d);
+    }
+    fn spawn(&self, name: &str, background: bool, f: Box<dyn FnOnce() + Send>) -> std::io::Result<Join> {
+        self.1.spawn(name, background, f)
+    }
+    fn random(&self) -> u64 {
+        self.1.random()
+    }
+    fn wall_clock(&self) -> Duration {
+        Duration::from_millis(self.0.load(Relaxed))
+    }
+}
+
 pub struct Store {
     settings: Settings,
+    /// One for all openings.
+    clock: Arc<Clock>,
     /// One for all openings: a disk in memory is gone with its engine.
     io: Io,
     dir: PathBuf,
@@ -56,6 +82,7 @@ impl Store {
     pub fn new(settings: &Settings, io: &Io, dir: &Path) -> Store {
         let mut s = Store {
             settings: settings.clone(),
+            clock: Arc::new(Clock(AtomicU64::new(0), SystemEnv::shared())),
             io: io.clone(),
             dir: dir.into(),
             db: None,
@@ -76,7 +103,7 @@ impl Store {
     }
 
     fn open_at(&self, dir: &Path) -> Db {
-        Db::open_with_env(dir, self.settings.options(), self.io.clone(), SystemEnv::shared()).expect("open")
+        Db::open_with_env(dir, self.settings.options(), self.io.clone(), self.clock.clone()).expect("open")
     }
 
     fn open(&mut self) {
@@ -172,9 +199,16 @@ impl Store {
             };
             return deleted.expect("delete_range");
         }
+        let life = item.life.map(|life| Duration::from_millis(life.into()));
         match (item.keyspace, value) {
             (0, Some(v)) if item.merge => self.db().merge(&item.key, v).expect("merge"),
             (_, Some(v)) if item.merge => k.merge(&item.key, v).expect("merge"),
+            (0, Some(v)) if life.is_some() => {
+                self.db().put_with_ttl(&item.key, v, life.unwrap_or_default()).expect("put_with_ttl");
+            }
+            (_, Some(v)) if life.is_some() => {
+                k.put_with_ttl(&item.key, v, life.unwrap_or_default()).expect("put_with_ttl");
+            }
             // The calls of `Db` itself, which are the default keyspace's.
             (0, Some(v)) => self.db().put(&item.key, v).expect("put"),
             (0, None) => self.db().delete(&item.key).expect("delete"),
@@ -191,10 +225,13 @@ impl Store {
                 batch.delete_range_in(k, limits.clone());
                 continue;
             }
-            match item.value.map(|v| v.bytes()) {
-                Some(v) if item.merge => batch.merge_in(k, &item.key, v),
-                Some(v) => batch.put_in(k, &item.key, v),
-                None => batch.delete_in(k, &item.key),
+            match (item.value.map(|v| v.bytes()), item.life) {
+                (Some(v), _) if item.merge => batch.merge_in(k, &item.key, v),
+                (Some(v), Some(life)) => {
+                    batch.put_with_ttl_in(k, &item.key, v, Duration::from_millis(life.into()));
+                }
+                (Some(v), None) => batch.put_in(k, &item.key, v),
+                (None, _) => batch.delete_in(k, &item.key),
             }
         }
         let mut options = WriteOptions::default();
@@ -202,8 +239,9 @@ impl Store {
             options = options.durability(d);
             self.unlogged |= d == Durability::None;
         }
-        // Transactions delete no ranges, and merge nothing.
-        if self.settings.calls == Calls::Looks && items.iter().all(|i| i.range.is_none() && !i.merge) {
+        // Transactions delete no ranges, merge nothing, and what they put does not expire.
+        let plain = |i: &Item| i.range.is_none() && !i.merge && i.life.is_none();
+        if self.settings.calls == Calls::Looks && items.iter().all(plain) {
             return self.transact(&options, items);
         }
         let db = self.db.as_ref().expect("open");
@@ -252,6 +290,19 @@ impl Store {
         }
     }
 
+    fn pass(&mut self, millis: u32) -> String {
+        // As of when they see what expires is theirs to choose.
+        self.iters = [const { None }; SLOTS];
+        self.clock.0.fetch_add(u64::from(millis), Relaxed);
+        DONE.into()
+    }
+
+    fn flush(&mut self) -> String {
+        self.db().flush().expect("flush");
+        self.unlogged = false;
+        DONE.into()
+    }
+
     fn sync(&mut self) -> String {
         self.pending.sync(self.db.as_ref().expect("open"), self.settings.calls);
         // What was not logged is durable now, too: the store may be dropped.
@@ -296,7 +347,9 @@ impl Store {
             // It would have a disk of its own.
             return all_of(self.db());
         }
-        let copy = Db::open_read_only(&self.dir, self.settings.options()).expect("open read-only");
+        let options = self.settings.options();
+        let copy = Db::open_read_only_with_env(&self.dir, options, self.io.clone(), self.clock.clone());
+        let copy = copy.expect("open read-only");
         assert!(copy.put("k", "v").is_err(), "a read-only store is written");
         all_of(&copy)
     }
@@ -373,11 +426,7 @@ impl Subject for Store {
                 }
                 there.to_string()
             }
-            Op::Flush => {
-                self.db().flush().expect("flush");
-                self.unlogged = false;
-                DONE.into()
-            }
+            Op::Flush => self.flush(),
             Op::Compact { keyspace, limits } => {
                 if let Some(k) = &self.keyspaces[*keyspace] {
                     k.compact_range(limits.clone()).expect("compact");
@@ -389,6 +438,7 @@ impl Subject for Store {
                 self.db().wait_idle().expect("wait_idle");
                 DONE.into()
             }
+            Op::Pass(millis) => self.pass(*millis),
             Op::Verify => {
                 let r = self.db().verify().expect("verify");
                 if r.is_ok() { "sound".into() } else { format!("{:?}", r.problems) }

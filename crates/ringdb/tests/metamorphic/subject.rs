@@ -54,14 +54,44 @@ pub fn take<T>(mut i: impl DoubleEndedIterator<Item = T>, how: How, count: usize
 type Map = BTreeMap<Key, Vec<u8>>;
 type Pair = (Key, Vec<u8>);
 
+/// What a key has.
+#[derive(Clone, Default)]
+struct Held {
+    /// What was put, and when it expires.
+    put: Option<(Vec<u8>, u64)>,
+    /// What was merged since, which does not expire.
+    merged: Option<Vec<u8>>,
+}
+
+impl Held {
+    fn merge(&mut self, operand: Vec<u8>) {
+        self.merged = joined(self.merged.as_deref(), Some(&operand));
+    }
+
+    /// What there is at this time.
+    fn at(&self, now: u64) -> Option<Vec<u8>> {
+        let put = self.put.as_ref().filter(|(_, at)| *at > now);
+        joined(put.map(|(value, _)| value.as_slice()), self.merged.as_deref())
+    }
+}
+
+fn joined(a: Option<&[u8]>, b: Option<&[u8]>) -> Option<Vec<u8>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some([a, SEPARATOR.as_bytes(), b].concat()),
+        (one, None) | (None, one) => one.map(<[u8]>::to_vec),
+    }
+}
+
 /// A keyspace's pairs by its number among all that ever were, so that a name that was taken again is another one.
-type Content = BTreeMap<u64, Map>;
+type Content = BTreeMap<u64, BTreeMap<Key, Held>>;
 
 /// What a store must do, on maps.
 pub struct Model {
     /// The keyspaces that there are: which one each is.
     live: [Option<u64>; KEYSPACES.len()],
     next: u64,
+    /// The wall clock's milliseconds.
+    now: u64,
     content: Content,
     snapshots: [Option<Content>; SLOTS],
     /// What each has left, and of which keyspace.
@@ -73,7 +103,8 @@ impl Default for Model {
         let mut m = Model {
             live: [None; KEYSPACES.len()],
             next: 1,
-            content: Content::from([(0, Map::new())]),
+            now: 0,
+            content: Content::from([(0, BTreeMap::new())]),
             snapshots: [const { None }; SLOTS],
             iters: [const { None }; SLOTS],
         };
@@ -101,15 +132,16 @@ impl Model {
         let Some(id) = self.live[item.keyspace] else { return };
         let map = self.content.entry(id).or_default();
         if let Some(limits) = &item.range {
-            within(map, limits).iter().for_each(|(k, _)| drop(map.remove(k)));
+            let keys = map.keys().map(|k| (k.clone(), vec![])).collect();
+            within(&keys, limits).iter().for_each(|(k, _)| drop(map.remove(k)));
             return;
         }
         match item.value {
-            Some(v) if item.merge => match map.get_mut(&item.key) {
-                Some(value) => value.extend([SEPARATOR.as_bytes(), &v.bytes()].concat()),
-                None => drop(map.insert(item.key.clone(), v.bytes())),
-            },
-            Some(v) => drop(map.insert(item.key.clone(), v.bytes())),
+            Some(v) if item.merge => map.entry(item.key.clone()).or_default().merge(v.bytes()),
+            Some(v) => {
+                let at = item.life.map_or(u64::MAX, |life| self.now + u64::from(life));
+                map.insert(item.key.clone(), Held { put: Some((v.bytes(), at)), merged: None });
+            }
             None => drop(map.remove(&item.key)),
         }
     }
@@ -121,7 +153,27 @@ impl Model {
             Some(slot) => self.snapshots[slot].as_ref()?,
             None => &self.content,
         };
-        Some(content.get(&id).cloned().unwrap_or_default())
+        Some(content.get(&id).map(|map| self.there(map)).unwrap_or_default())
+    }
+
+    fn create(&mut self, k: usize) -> String {
+        if self.live[k].is_none() {
+            self.live[k] = Some(self.next);
+            self.content.insert(self.next, BTreeMap::new());
+            self.next += 1;
+        }
+        DONE.into()
+    }
+
+    fn pass(&mut self, millis: u32) -> String {
+        self.now += u64::from(millis);
+        self.iters = [const { None }; SLOTS];
+        DONE.into()
+    }
+
+    /// What has not expired.
+    fn there(&self, map: &BTreeMap<Key, Held>) -> Map {
+        map.iter().filter_map(|(k, held)| Some((k.clone(), held.at(self.now)?))).collect()
     }
 
     fn pairs(pairs: &[Pair]) -> String {
@@ -133,7 +185,7 @@ impl Model {
         let mut out = String::new();
         for (name, id) in KEYSPACES.iter().zip(&self.live) {
             if let Some(map) = id.and_then(|id| self.content.get(&id)) {
-                let pairs = show_pairs(map.iter().map(|(k, v)| (k.as_slice(), v.as_slice())));
+                let pairs = show_pairs(self.there(map).iter().map(|(k, v)| (k.as_slice(), v.as_slice())));
                 let _ = write!(out, "[{name} {pairs}]");
             }
         }
@@ -201,14 +253,7 @@ impl Subject for Model {
                 self.iters[*slot] = None;
                 DONE.into()
             }
-            Op::Create(k) => {
-                if self.live[*k].is_none() {
-                    self.live[*k] = Some(self.next);
-                    self.content.insert(self.next, Map::new());
-                    self.next += 1;
-                }
-                DONE.into()
-            }
+            Op::Create(k) => self.create(*k),
             Op::DropKeyspace(k) => {
                 let Some(id) = self.live[*k].take() else { return "false".into() };
                 self.content.remove(&id);
@@ -219,6 +264,7 @@ impl Subject for Model {
                 "true".into()
             }
             Op::Flush | Op::Sync | Op::Compact { .. } | Op::WaitIdle => DONE.into(),
+            Op::Pass(millis) => self.pass(*millis),
             Op::Verify => "sound".into(),
             Op::Checkpoint | Op::ReadOnly => self.all(),
             Op::Reopen { .. } => {

@@ -39,9 +39,10 @@ pub(super) fn tombstones<T: AsRef<TableMeta>>(
 ) -> Option<Pick<T>> {
     let many = |t: &Arc<T>| {
         let m = meta(t);
+        let dead = m.dead_at(context.now);
         m.max_seq <= context.oldest_view
-            && m.tombstones >= MANY_TOMBSTONES
-            && m.tombstones.saturating_mul(4) >= m.entries
+            && (dead >= MANY_TOMBSTONES || dead > m.tombstones)
+            && dead.saturating_mul(4) >= m.entries
     };
     if !context.quiet || !levels.first()?.iter().any(many) {
         return None;

@@ -70,14 +70,14 @@ fn step<T: AsRef<TableMeta>>(
         let Some(first) = tables.iter().position(&wanted) else { continue };
         let step = match level {
             0 => level0(levels, shape, busy),
-            _ => chunk(levels, shape, busy, level, first, &wanted),
+            _ => chunk(levels, shape, busy, context.now, (level, first), &wanted),
         };
         return step.map_or(Manual::Wait, Manual::Pick);
     }
     let last = levels.get(LAST).map(Vec::as_slice).unwrap_or_default();
     let worth = |t: &&Arc<T>| {
         let m = meta(t);
-        let tombstones = m.tombstones > 0 && m.max_seq <= context.oldest_view;
+        let tombstones = m.has_dead_at(context.now) && m.max_seq <= context.oldest_view;
         wanted(t) && (touches_dropped(m, context) || tombstones || has_deleted(m, context))
     };
     match last.iter().find(worth) {
@@ -109,8 +109,8 @@ fn chunk<T: AsRef<TableMeta>>(
     levels: &[Vec<Arc<T>>],
     shape: &Shape,
     busy: &Busy,
-    level: usize,
-    first: usize,
+    now: u64,
+    (level, first): (usize, usize),
     wanted: &impl Fn(&Arc<T>) -> bool,
 ) -> Option<Pick<T>> {
     let output = (level + 1..LEVELS).find(|&l| levels.get(l).is_some_and(|t| !t.is_empty())).unwrap_or(LAST);
@@ -135,7 +135,7 @@ fn chunk<T: AsRef<TableMeta>>(
     }
     let as_it_is = |t: &Arc<T>| {
         let m = meta(t);
-        m.tombstones == 0 && overlapping(next, m).is_empty() && shape.may_move(m, output)
+        !m.has_dead_at(now) && overlapping(next, m).is_empty() && shape.may_move(m, output)
     };
     if own.iter().all(as_it_is) {
         let (tables, reason) = (own.to_vec(), Reason::Manual);

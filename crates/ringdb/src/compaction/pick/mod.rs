@@ -3,9 +3,10 @@
 //! Levels have dynamic targets ([`targets`]). The level most above its target goes first: level 0 into the base
 //! level, any other into the next, starting from the table that overlaps least below it. A table that overlaps
 //! nothing there is moved without being rewritten. When no level is above its target, tables that are worth it for
-//! the space they hold (tombstones, deleted ranges, dropped keyspaces) are rewritten, and many small tables side by
-//! side become one. What is dear for what it brings waits until the store is quiet. Nothing is picked that a running
-//! compaction reads, or whose output could overlap the output of a running one; nor a damaged table ([`damage`]).
+//! the space they hold (tombstones, what has expired, deleted ranges, dropped keyspaces) are rewritten, and many small
+//! tables side by side become one. What is dear for what it brings waits until the store is quiet. Nothing is picked
+//! that a running compaction reads, or whose output could overlap the output of a running one; nor a damaged table
+//! ([`damage`]).
 
 mod damage;
 mod ingest;
@@ -65,6 +66,8 @@ pub(crate) enum Reason {
     Size,
     /// Many tombstones that can go.
     Tombstones,
+    /// Tables of which every entry has expired.
+    Expired,
     /// Ranges that were deleted.
     RangeTombstones,
     /// Entries of a dropped keyspace.
@@ -79,11 +82,12 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Reason; 9] = [
+    pub const ALL: [Reason; 10] = [
         Reason::Level0,
         Reason::WithinLevel0,
         Reason::Size,
         Reason::Tombstones,
+        Reason::Expired,
         Reason::RangeTombstones,
         Reason::DroppedKeyspace,
         Reason::Damage,
@@ -98,6 +102,7 @@ impl Reason {
             Reason::WithinLevel0 => "within level 0",
             Reason::Size => "size",
             Reason::Tombstones => "tombstones",
+            Reason::Expired => "expired",
             Reason::RangeTombstones => "range tombstones",
             Reason::DroppedKeyspace => "dropped keyspace",
             Reason::Damage => "damage",
@@ -246,6 +251,8 @@ pub(crate) struct PickContext {
     pub ranges: Arc<RangeState>,
     /// Nothing was flushed for a while, or somebody waits until nothing is left to do.
     pub quiet: bool,
+    /// Milliseconds since the Unix epoch: by this time values have expired.
+    pub now: u64,
 }
 
 /// The most useful thing to do, if anything is.
@@ -257,8 +264,9 @@ pub(crate) fn pick<T: AsRef<TableMeta>>(
 ) -> Option<Pick<T>> {
     let (with_damaged, stuck) = (busy.and(&context.damaged), damage::ranges(levels, &context.damaged));
     let busy = with_damaged.as_ref().unwrap_or(busy);
-    let delete =
-        reclaim::delete(levels, busy, context).or_else(|| reclaim::delete_ranges(levels, busy, context));
+    let delete = reclaim::delete(levels, busy, context)
+        .or_else(|| reclaim::delete_ranges(levels, busy, context))
+        .or_else(|| reclaim::delete_expired(levels, busy, context));
     if delete.is_some() {
         return delete;
     }

@@ -1,5 +1,8 @@
 //! Tables worth rewriting for the space that they hold.
 //!
+//! What has expired counts as tombstones, by what a table's description says of when its entries expire. A merge then
+//! drops it or makes it a tombstone, so it is picked for that once.
+//!
 //! A range tombstone is applied to a table at most once: the outputs of a merge have it behind them, which the version
 //! remembers ([`RangeState`](crate::ranges::RangeState)). It counts from when no view needs what it covers. So what is
 //! picked for it makes progress, and comes to an end. To rewrite a table for one small range is dear. While the store
@@ -8,7 +11,9 @@
 
 use std::sync::Arc;
 
-use super::{Busy, LAST, Merge, Pick, PickContext, Reason, Shape, bytes, into_next, meta, overlapping, span};
+use super::{
+    Busy, LAST, Merge, Pick, PickContext, Reason, Shape, bytes, into_next, meta, overlap, overlapping, span,
+};
 use crate::key::{self, Seq};
 use crate::ranges::Ranges;
 use crate::table::meta::TableMeta;
@@ -39,6 +44,36 @@ pub(super) fn delete<T: AsRef<TableMeta>>(
     (!gone.is_empty()).then_some(Pick::Delete(gone, Reason::DroppedKeyspace))
 }
 
+/// Tables of which every entry is a tombstone or has expired, in keys of which nothing older lies anywhere else. Each
+/// hides what is older, so the others have to be merged down.
+pub(super) fn delete_expired<T: AsRef<TableMeta>>(
+    levels: &[Vec<Arc<T>>],
+    busy: &Busy,
+    context: &PickContext,
+) -> Option<Pick<T>> {
+    let mut gone: Vec<(usize, Arc<T>)> = Vec::new();
+    for (level, tables) in levels.iter().enumerate() {
+        for (i, t) in tables.iter().enumerate() {
+            let m = meta(t);
+            // What is younger than a view may be what a transaction has to hear of.
+            let dead = m.expiry.is_some_and(|e| context.now >= e.last)
+                && m.dead_at(context.now) == m.entries
+                && m.max_seq <= context.oldest_view;
+            if !dead || busy.table(t) {
+                continue;
+            }
+            let older_runs = if level == 0 { &tables[i + 1..] } else { &[] };
+            let deeper = levels.iter().skip(level + 1);
+            let alone = older_runs.iter().all(|o| !overlap(meta(o), m))
+                && deeper.into_iter().all(|l| overlapping(l, m).is_empty());
+            if alone {
+                gone.push((level, Arc::clone(t)));
+            }
+        }
+    }
+    (!gone.is_empty()).then_some(Pick::Delete(gone, Reason::Expired))
+}
+
 /// One table with many tombstones that no view needs, or with an end in a dropped keyspace.
 pub(super) fn pick<T: AsRef<TableMeta>>(
     levels: &[Vec<Arc<T>>],
@@ -58,12 +93,13 @@ pub(super) fn pick<T: AsRef<TableMeta>>(
             if m.max_seq > context.oldest_view {
                 continue;
             }
+            let dead = m.dead_at(context.now);
             if level == LAST {
                 // Nothing is below: all of its tombstones go.
-                if m.tombstones > 0 && m.tombstones.saturating_mul(10) >= m.entries {
+                if dead > 0 && dead.saturating_mul(10) >= m.entries {
                     return Some(alone(level, t, Reason::Tombstones));
                 }
-            } else if m.tombstones.saturating_mul(2) > m.entries {
+            } else if dead.saturating_mul(2) > m.entries {
                 let below = overlapping(&levels[level + 1], m);
                 if below.iter().any(|b| busy.table(b)) || busy.output(level + 1, &m.smallest, &m.largest) {
                     continue;

@@ -74,6 +74,7 @@ fn table(words: &[&str]) -> TableMeta {
         max_seq: max.parse().expect("seq"),
         smallest,
         largest,
+        expiry: None,
     }
 }
 
@@ -212,6 +213,7 @@ fn apply(c: &mut Case, p: &Pick<TableMeta>) {
                 max_seq: inputs.iter().map(|t| t.max_seq).max().expect("inputs"),
                 smallest: from_key,
                 largest: to_key,
+                expiry: None,
             })]
         }
     };
@@ -366,6 +368,7 @@ mod random {
                     max_seq: id * 10 + 9,
                     smallest: at(start.into()),
                     largest: at(u32::from(start) + u32::from(len)),
+                    expiry: None,
                 };
                 if l == 0 || level.iter().all(|t| !overlap(t, &m)) {
                     level.push(Arc::new(m));

@@ -112,6 +112,10 @@ impl CompactionEnv for TestTree {
         let visible = self.visible.load(SeqCst);
         lock(&self.state).snapshots.iter().copied().chain([visible]).collect()
     }
+    fn wall_clock(&self) -> u64 {
+        0
+    }
+
     fn dropped_keyspaces(&self) -> Vec<u32> {
         lock(&self.state).dropped.clone()
     }

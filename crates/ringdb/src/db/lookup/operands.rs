@@ -30,7 +30,7 @@ impl Lookup {
             self.seq = below;
             return Ok(None);
         }
-        let value = Some(value).filter(|_| kind == Kind::Put && seq >= self.cover);
+        let value = self.live(view, kind, seq, value);
         self.end(value).map(Some)
     }
 

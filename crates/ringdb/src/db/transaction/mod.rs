@@ -334,6 +334,7 @@ impl Transaction {
             let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
             payload::encode_internal(&mut ops, kind, key, value.as_deref().unwrap_or_default());
         }
+        let ops = core.stamped(&ops, false)?;
         let count = tracked.writes.len() as u32;
         let write = Write { parts: &[&ops], count, batches: 1, single: None };
         let reads = ReadSet::new(tracked.keys, tracked.ranges);

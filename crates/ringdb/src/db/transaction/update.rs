@@ -85,7 +85,10 @@ impl Keyspace {
             let before = self.get_at(key, None, &ReadOptions::default())?;
             let (kind, value) = match change(before.as_deref()) {
                 Change::Leave => return Ok((before, false)),
-                Change::Put(value) => (Kind::Put, value),
+                Change::Put(value) => {
+                    check_limits(key, &value)?;
+                    core.stored(self.state(), value)?
+                }
                 Change::Delete => (Kind::Delete, Vec::new()),
             };
             check_limits(key, &value)?;
