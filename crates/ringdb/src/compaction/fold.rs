@@ -193,7 +193,10 @@ impl Fold {
             return out.add(&key, met.seq, met.kind, met.value, false);
         }
         let value = (is_base && met.kind == Kind::Put).then_some(met.value);
-        if !run.resolve(value, bottom, out)? && is_base {
+        let made = run.resolve(value, bottom, out)?;
+        // A tombstone at the bottom hides nothing: kept, it would be worth a compaction again and again.
+        let gone = met.kind == Kind::Delete && run.stripe == 0 && bottom.is(&run.key);
+        if !made && is_base && !gone {
             run.write(met.seq, met.kind, met.value, out)?;
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! Merge operators, from the outside.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use ringdb::{
     Compression, Db, Error, ErrorKind, Keyspace, KeyspaceOptions, MergeOperator, Options, Snapshot,
@@ -502,4 +504,35 @@ fn damage_behind_an_operand_does_not_end_its_key() {
             assert_eq!(value.unwrap(), want);
         }
     }
+}
+
+/// What a tombstone hid is gone when it lies at the bottom: then it goes, too, whether the operands above can be merged
+/// or not. Else it would be worth a compaction for ever.
+#[test]
+fn a_tombstone_below_operands_goes_although_nobody_here_can_merge_them() {
+    let tmp = tempfile::tempdir().unwrap();
+    let db = Db::open(tmp.path(), small()).unwrap();
+    db.keyspace("default").unwrap().alter(&with("chain")).unwrap();
+    let keys: Vec<String> = (0..2000).map(|i| format!("k{i:04}")).collect();
+    for round in 0..3 {
+        for k in &keys {
+            match round {
+                0 => db.put(k, [1; 30]).unwrap(),
+                1 => db.delete(k).unwrap(),
+                _ => db.merge(k, "operand").unwrap(),
+            }
+        }
+    }
+    db.close().unwrap();
+    let other = Options::default().with_memtable_bytes(64 << 10).with_background_threads(1);
+    let db = Arc::new(Db::open(tmp.path(), other).unwrap());
+    db.compact_range(..).unwrap();
+    let (idle, waits) = (std::sync::mpsc::channel(), db.clone());
+    let waiting = std::thread::spawn(move || drop(idle.0.send(waits.wait_idle())));
+    idle.1.recv_timeout(Duration::from_secs(60)).expect("compactions come to an end").unwrap();
+    waiting.join().unwrap();
+    assert_eq!(db.stats().levels.iter().map(|l| l.entries).sum::<u64>(), 2000, "no tombstone is left");
+    drop(db);
+    let db = Db::open(tmp.path(), small()).unwrap();
+    assert_eq!(db.get("k0007").unwrap().map(|v| v.into_vec()), Some(chain(None, &[b"operand"])));
 }
