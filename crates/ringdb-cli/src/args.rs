@@ -132,7 +132,7 @@ pub enum Foreign {
 /// What to do about a bad record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnError {
-    /// Stop there; what precedes it is loaded
+    /// Stop there; what precedes it is loaded, with --sorted nothing
     Stop,
     /// Report it and go on
     Skip,
@@ -166,6 +166,11 @@ pub struct LoadArgs {
     /// What to do about a bad record
     #[arg(long, value_enum, default_value = "stop")]
     pub on_error: OnError,
+    /// The records come in ascending order of their keys, each key once: they are ingested, all of them at once.
+    /// Faster, and nothing is loaded if one is out of order, or bad without --on-error skip, or the command is
+    /// interrupted
+    #[arg(long, conflicts_with_all = ["batch_size", "durability"])]
+    pub sorted: bool,
     /// Records written in one batch
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: u32,

@@ -176,3 +176,48 @@ fn length_prefixed_and_ldb_dumps_come_back() {
     with_input(words(db, "load --db DB --format binary"), &binary[..12]).fails(4, &["record 2", "ends"]);
     ringdb(["load", "--db", db.to_str().unwrap(), "--format", "no"]).fails(2, &["binary"]);
 }
+
+#[test]
+fn a_sorted_dump_is_ingested_whole_or_not_at_all() {
+    let dir = tempdir().unwrap();
+    let db = &dir.path().join("db");
+    on(db, "put --db DB other stays").ok();
+    let tsv = b"apple\tred\npear\tgreen\nplum\tblue\n";
+    let said = with_input(words(db, "load --db DB --sorted --json"), tsv).ok().json();
+    assert_eq!((&said["records"], &said["bytes"]), (&3.into(), &25.into()));
+    let whole = on(db, "dump --db DB").ok().out;
+    assert_eq!(whole, b"apple\tred\nother\tstays\npear\tgreen\nplum\tblue\n");
+    // What `dump` gives is sorted, in each format.
+    for format in ["tsv", "tsv --hex", "csv", "jsonl --base64", "binary", "ldb"] {
+        let copy = &dir.path().join(format);
+        let dump = on(db, &format!("dump --db DB --format {format}")).ok().out;
+        with_input(words(copy, &format!("load --db DB --sorted --format {format}")), &dump).ok();
+        assert_eq!(on(copy, "dump --db DB").ok().out, whole, "{format}");
+    }
+    // A key out of order, one that comes twice, a bad line: the line is named, and nothing is there.
+    let copy = &dir.path().join("none");
+    for (input, words_of_it) in [
+        (
+            &b"b\t1\nc\t2\na\t3\n"[..],
+            ["line 3", "'a' comes after 'c'", "nothing is loaded", "without --sorted"],
+        ),
+        (b"b\t1\nb\t2\n", ["line 2", "'b' comes after 'b'", "nothing is loaded", "each key once"]),
+        (b"b\t1\nno tab\n", ["line 2", "no TAB", "nothing is loaded", "--on-error skip"]),
+    ] {
+        with_input(words(copy, "load --db DB --sorted"), input).fails(4, &words_of_it);
+        assert_eq!(on(copy, "count --db DB").ok().text(), "0\n");
+    }
+    let said = with_input(words(copy, "load --db DB --sorted --on-error skip"), b"b\t1\nno tab\nc\t2\n").ok();
+    assert!(said.text().contains("loaded 2 records") && said.text().contains("1 bad ones skipped"));
+    // Over several files the order goes on.
+    let (one, two) = (dir.path().join("1.tsv"), dir.path().join("2.tsv"));
+    std::fs::write(&one, "d\t1\n").unwrap();
+    std::fs::write(&two, "e\t2\n").unwrap();
+    let files = |a: &Path, b: &Path| format!("load --db DB --sorted {} {}", a.display(), b.display());
+    on(copy, &files(&two, &one)).fails(4, &["1.tsv, line 1", "nothing is loaded"]);
+    on(copy, &files(&one, &two)).ok();
+    assert_eq!(on(copy, "dump --db DB").ok().text(), "b\t1\nc\t2\nd\t1\ne\t2\n");
+    for flag in ["--batch-size 9", "--durability sync"] {
+        on(copy, &format!("load --db DB --sorted {flag}")).fails(2, &["cannot be used with"]);
+    }
+}

@@ -6,7 +6,10 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use ringdb::Ingester;
 
-use super::load::{Interrupt, Summary, too_long};
+use super::interrupt::Interrupt;
+use super::load::Summary;
+use super::reading::{Place, Reading, too_long};
+use crate::args::LoadArgs;
 use crate::error::{Failure, Result, failed, warn};
 use crate::store::Space;
 
@@ -15,7 +18,7 @@ pub(super) struct Sorted<'a> {
     ingester: Ingester<'a>,
     interrupt: Arc<Interrupt>,
     /// What it comes to.
-    pub(super) summary: Summary,
+    summary: Summary,
 }
 
 /// Makes all that `read` adds part of `space`, and says how much that was.
@@ -25,8 +28,27 @@ pub(super) fn all(
     bar: &ProgressBar,
     read: impl FnOnce(&mut Sorted) -> Result<()>,
 ) -> Result<()> {
+    watched(space, json, bar, Interrupt::watch()?, read)
+}
+
+/// Loads inputs whose records come in the order of their keys.
+pub(super) fn load(space: Space, args: &LoadArgs, mut reading: Reading) -> Result<()> {
+    let (bar, interrupt) = (reading.bar.clone(), reading.interrupt.clone());
+    watched(space, args.json, &bar, interrupt, |sorted| {
+        reading.all(args, &mut |place, key, value| sorted.add_at(place, key, value))?;
+        sorted.summary.skipped = reading.skipped;
+        Ok(())
+    })
+}
+
+fn watched(
+    space: Space,
+    json: bool,
+    bar: &ProgressBar,
+    interrupt: Arc<Interrupt>,
+    read: impl FnOnce(&mut Sorted) -> Result<()>,
+) -> Result<()> {
     let start = Instant::now();
-    let interrupt = Interrupt::watch()?;
     let mut sorted =
         Sorted { ingester: space.ingester()?, interrupt: interrupt.clone(), summary: Summary::default() };
     let done = read(&mut sorted);
@@ -58,9 +80,27 @@ impl Sorted<'_> {
             return failed(format!("the record of the key '{shown}': {why}"));
         }
         self.ingester.add(key, value)?;
+        self.count(key, value);
+        Ok(())
+    }
+
+    /// Adds a record of an input.
+    fn add_at(&mut self, place: &Place<'_>, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.ingester.add(key, value) {
+            Ok(()) => {
+                self.count(key, value);
+                Ok(())
+            }
+            Err(ringdb::Error::Invalid(why)) => {
+                failed(format!("{place}: {why}; without --sorted records may come in any order"))
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn count(&mut self, key: &[u8], value: &[u8]) {
         self.summary.records += 1;
         self.summary.bytes += (key.len() + value.len()) as u64;
-        Ok(())
     }
 
     /// How many were added.
