@@ -27,6 +27,14 @@ impl Files {
         }
     }
 
+    /// What messages call the store.
+    pub(crate) fn dir(&self) -> PathBuf {
+        match self {
+            Files::Disk(dir) => dir.clone(),
+            Files::Memory(_) => "memory".into(),
+        }
+    }
+
     /// The names of all files.
     pub(crate) fn names(&self) -> Result<Vec<String>> {
         let dir = match self {

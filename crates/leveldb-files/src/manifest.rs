@@ -47,7 +47,7 @@ struct Edit {
 
 /// The manifest that CURRENT names.
 pub(crate) fn current(files: &Files) -> Result<String> {
-    let dir = || files.path("");
+    let dir = || files.dir();
     let no_store = |why: String| Error::NoStore { dir: dir(), why };
     let Some(len) = files.len("CURRENT")? else {
         return Err(no_store("it has no file CURRENT".into()));
@@ -73,14 +73,11 @@ impl State {
     pub(crate) fn read(files: &Files, name: &str, checksums: bool) -> Result<State> {
         if files.len(name)?.is_none() {
             let why = format!("{name}, which CURRENT names, is missing");
-            return Err(Error::NoStore { dir: files.path(""), why });
+            return Err(Error::NoStore { dir: files.dir(), why });
         }
         let mut source = files.open(name, &Default::default())?;
         if source.len() >= 6 && source.bytes(0, 6)? == b"ringdb" {
-            return Err(Error::NoStore {
-                dir: files.path(""),
-                why: "it holds a store of ringdb's own".into(),
-            });
+            return Err(Error::NoStore { dir: files.dir(), why: "it holds a store of ringdb's own".into() });
         }
         let mut journal = Journal::new(source, checksums);
         let mut state = State::default();

@@ -53,7 +53,7 @@ impl Pairs {
     pub fn next_pair(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if self.failed {
             return Err(Error::damaged(
-                &self.store.files.path(""),
+                &self.store.files.dir(),
                 0,
                 "what is behind the damage cannot be read",
             ));
@@ -69,7 +69,7 @@ impl Pairs {
             let Some(mut top) = self.sources.peek_mut() else { return Ok(false) };
             // Its parts have been looked at when it was read.
             let parts =
-                Parts::of(top.key()).map_err(|why| Error::damaged(&self.store.files.path(""), 0, why))?;
+                Parts::of(top.key()).map_err(|why| Error::damaged(&self.store.files.dir(), 0, why))?;
             let older = self.last.as_deref() == Some(parts.user);
             let shown = !older && !parts.deleted;
             if !older {

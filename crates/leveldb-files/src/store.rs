@@ -43,7 +43,7 @@ pub struct TornTail {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").field("dir", &self.files.path("")).finish_non_exhaustive()
+        f.debug_struct("Store").field("dir", &self.files.dir()).finish_non_exhaustive()
     }
 }
 

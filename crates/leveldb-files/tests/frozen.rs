@@ -111,6 +111,9 @@ fn missing_files_are_named() {
     }
     let none = Store::open(dir.join("no")).expect_err("nothing there").to_string();
     assert!(none.contains("no such directory"), "{none}");
+    let empty = tempfile::tempdir().expect("a directory");
+    let e = Store::open(empty.path()).expect_err("nothing in it").to_string();
+    assert!(e.contains(&format!("in {}: it has no file CURRENT", empty.path().display())), "{e}");
     let file = Store::open(dir.join("CURRENT")).expect_err("a file").to_string();
     assert!(file.contains("it is a file"), "{file}");
 }
