@@ -7,6 +7,8 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 BENCHES ?=
 BENCH_PEERS_ARGS ?=
+CRATES ?=
+CONTAINER ?= podman
 # Outside the tree, so that `make clean` does not cost half an hour.
 PEERS_TARGET ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ringdb/peers
 CAMPAIGN_ARGS ?=
@@ -81,9 +83,25 @@ deb-test: deb ## Check the packages, then install, use and remove each in a fres
 	tools/check-deb target/debian
 	tools/test-deb target/debian
 
+.PHONY: static
+static: ## Build the command as one file without libraries (musl) and try it: target/static/ringdb (rustup, musl-tools)
+	tools/build-static target/static/ringdb
+
+.PHONY: container
+container: static ## Build an image of the command (CONTAINER=podman or docker; container/ has its profile of seccomp)
+	$(CONTAINER) build --file container/Containerfile --tag localhost/ringdb target/static
+
+.PHONY: container-test
+container-test: container ## Run that image on each engine under its profile (CONTAINER_ARGS, e.g. --runtime=runc)
+	CONTAINER="$(CONTAINER)" tools/test-container localhost/ringdb
+
 .PHONY: other-systems
 other-systems: ## See that a build for another system than Linux says that there is none; its target by rustup, or skipped
 	tools/check-other-systems
+
+.PHONY: crates
+crates: ## Package the crates as for crates.io and look into the packages (CRATES=build also builds each from its package)
+	tools/check-crates $(CRATES)
 
 .PHONY: deny
 deny: ## Licences, advisories and sources of the dependencies (cargo install cargo-deny; advisories need the network)

@@ -23,3 +23,8 @@ chapters! {
     Limits "limits.md"
     Faq "faq.md"
 }
+
+/// The README of the repository.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

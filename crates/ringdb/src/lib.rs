@@ -132,7 +132,7 @@ pub use stats::{
 };
 pub use value::Value;
 
-/// The README's examples, run as doc tests.
+/// The program of the crate's README, run as a doc test. (That of the repository is one of the guide's.)
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

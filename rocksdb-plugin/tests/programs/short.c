@@ -7,7 +7,9 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -64,3 +66,23 @@ VECTOR2(preadv2, off_t)
 VECTOR2(preadv64v2, off64_t)
 VECTOR2(pwritev2, off_t)
 VECTOR2(pwritev64v2, off64_t)
+
+/* The same calls by their numbers, as engineswap makes them. */
+long syscall(long nr, ...) {
+    static long (*real)(long, ...);
+    long a[6];
+    va_list list;
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    va_start(list, nr);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(list, long);
+    va_end(list);
+    if (nr == SYS_preadv2 || nr == SYS_pwritev2) {
+        ssize_t len = cut((int)a[0], a[2] > 1 ? 8192 : 1);
+        if (len < 0)
+            return -1;
+        a[2] = len == 8192 ? a[2] : 1;
+    }
+    return real(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::FromRawFd;
 
+use crate::os::late::memfd;
+
 /// What the sample file holds.
 pub(super) const SAMPLE: &[u8; 16] = b"engineswap probe";
 
 /// A small file in memory, to read through an engine.
 pub(super) fn sample_file() -> std::result::Result<File, i32> {
-    // SAFETY: the name is a zero-terminated string.
-    let fd = unsafe { libc::memfd_create(c"engineswap-probe".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = memfd(c"engineswap-probe");
     if fd < 0 {
         return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
     }

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 
+use super::late;
 use super::mapped::{FileKey, Held};
 use super::mapping::Mapping;
 use super::retry::{Sys, retry_intr};
@@ -79,7 +80,7 @@ impl Calls<'_> {
             Calls::Kernel(fd) => {
                 let iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
                 // SAFETY: as above, through one vector that lives for the call.
-                answer(unsafe { libc::preadv2(fd, &iov, 1, offset as libc::off_t, flags) })
+                answer(unsafe { late::preadv2(fd, &iov, 1, offset as libc::off_t, flags) })
             }
             Calls::Other(h) => h.read(buf, offset),
         }
@@ -98,7 +99,7 @@ impl Calls<'_> {
                 answer(n)
             }
             // SAFETY: as above.
-            Calls::Kernel(fd) => answer(unsafe { libc::preadv2(fd, iov.as_ptr(), count, at, flags) }),
+            Calls::Kernel(fd) => answer(unsafe { late::preadv2(fd, iov.as_ptr(), count, at, flags) }),
             // SAFETY: the caller's promise.
             Calls::Other(h) => unsafe { h.read_vectors(iov, offset) },
         }
@@ -116,7 +117,7 @@ impl Calls<'_> {
             Calls::Kernel(fd) => {
                 let iov = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
                 // SAFETY: as above, through one vector that lives for the call.
-                answer(unsafe { libc::pwritev2(fd, &iov, 1, at, flags) })
+                answer(unsafe { late::pwritev2(fd, &iov, 1, at, flags) })
             }
             Calls::Other(h) => h.write(buf, offset, flags),
         }
@@ -136,7 +137,7 @@ impl Calls<'_> {
             }
             Calls::Kernel(fd) => {
                 // SAFETY: the caller's promise.
-                let n = unsafe { libc::pwritev2(fd, iov.as_ptr(), count, at, flags) };
+                let n = unsafe { late::pwritev2(fd, iov.as_ptr(), count, at, flags) };
                 answer(n)
             }
             // SAFETY: the caller's promise.

@@ -4,6 +4,7 @@ mod advice;
 mod calls;
 pub(crate) mod dirs;
 mod in_place;
+pub(crate) mod late;
 mod mapped;
 mod mapping;
 mod os_file;

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::calls::{Calls, FileCalls, stat};
 use super::in_place;
+use super::late;
 use super::mapped::{FileKey, Held, MAPPED, cutting};
 use super::raw::RawFile;
 use super::retry::{Sys, retry_intr};
@@ -381,7 +382,7 @@ impl OsFile {
         let flags = libc::RWF_NOWAIT | self.cache_flags();
         let start = self.stats.now();
         // SAFETY: the caller vouches for the memory of the vectors.
-        let got = unsafe { libc::preadv2(fd, iov.as_ptr(), n, at, flags) };
+        let got = unsafe { late::preadv2(fd, iov.as_ptr(), n, at, flags) };
         if got < 0 {
             let e = std::io::Error::last_os_error().raw_os_error();
             if self.cache_flags() == 0 && matches!(e, Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL)) {
@@ -680,11 +681,8 @@ fn set_direct(fd: RawFd) -> Sys<Alignment> {
 
 /// What statx says of direct I/O on this file; EINVAL if it says that there is none.
 fn dio_alignment(fd: RawFd) -> Sys<Alignment> {
-    // SAFETY: `statx` is plain data; all-zero bytes are a valid value.
-    let mut st: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: an empty path with AT_EMPTY_PATH means the descriptor; the kernel fills `st`.
-    let r = unsafe { libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN, &mut st) };
-    if r != 0 || st.stx_mask & libc::STATX_DIOALIGN == 0 {
+    let Some(st) = late::statx(fd, libc::STATX_DIOALIGN) else { return Ok(DIRECT_FALLBACK) };
+    if st.stx_mask & libc::STATX_DIOALIGN == 0 {
         return Ok(DIRECT_FALLBACK);
     }
     let (memory, offset) = (st.stx_dio_mem_align, st.stx_dio_offset_align);

@@ -52,8 +52,7 @@ fn get(fd: &OwnedFd, buf: &mut [u8], offset: u64) {
 
 impl Mapped {
     fn new(content: &Content) -> Sys<Mapped> {
-        // SAFETY: a plain system call with a name that lives for it.
-        let fd = unsafe { libc::memfd_create(c"simulated".as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = crate::os::late::memfd(c"simulated");
         if fd < 0 {
             return Err(libc::ENOMEM);
         }
