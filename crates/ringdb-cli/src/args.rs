@@ -35,11 +35,15 @@ pub enum Verb {
     Load(LoadArgs),
     /// Load all records of another kind of store
     ///
-    /// A LevelDB store comes as one, by an ingest: all of it is there when the command has ended, or nothing if it was
-    /// ended before. RocksDB's records come in batches.
+    /// A LevelDB store and tables of `export` come as one, by an ingest: all of it is there when the command has
+    /// ended, or nothing if it was ended before. RocksDB's records come in batches.
     Import(ImportArgs),
     /// Write all records to standard output or a file, in a format that `load` reads back byte for byte
     Dump(DumpArgs),
+    /// Write the records of a range as sorted tables, which `import --from tables` takes into any store
+    ///
+    /// Safe beside a running writer. If it does not come to its end there is no export: `import` refuses what is left.
+    Export(ExportArgs),
     /// Print the values of keys; exit code 1 if one is absent
     Get(GetArgs),
     /// Set a key
@@ -127,6 +131,8 @@ pub enum Foreign {
     Rocksdb,
     /// LevelDB, read without its library; nobody may have it open
     Leveldb,
+    /// What `ringdb export` has written
+    Tables,
 }
 
 /// What to do about a bad record.
@@ -208,7 +214,7 @@ pub struct ImportArgs {
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
-    /// Directory of the other store
+    /// Directory of the other store, or of the tables
     #[arg(value_name = "SRC")]
     pub src: PathBuf,
 }
@@ -230,6 +236,25 @@ pub struct DumpArgs {
     /// Write to this file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// Arguments of `export`.
+#[derive(Args, Debug)]
+pub struct ExportArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    #[command(flatten)]
+    pub coding: CodingArgs,
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// Print what was written as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Directory of the tables: it must not exist or be empty
+    #[arg(value_name = "OUT")]
+    pub dir: PathBuf,
 }
 
 /// Arguments of `get`.

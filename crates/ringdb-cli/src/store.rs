@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use ringdb::socket::Remote;
 use ringdb::{
-    Db, Durability, FormatReport, Ingester, Iter, Keyspace, Options, ReadOptions, Value, VerifyOptions,
-    VerifyReport, WriteBatch,
+    Db, Durability, ExportReport, FormatReport, Ingester, Iter, Keyspace, Options, ReadOptions, Value,
+    VerifyOptions, VerifyReport, WriteBatch,
 };
 
 use crate::coding::Coding;
@@ -286,6 +286,14 @@ impl Space {
             Some(k) => k.range_with(bounds, &o),
             None => self.db.range_with(bounds, &o),
         }
+    }
+
+    /// Writes the pairs within bounds as sorted tables.
+    pub fn export(&self, bounds: Bounds, dir: &Path) -> Result<ExportReport> {
+        Ok(match &self.keyspace {
+            Some(k) => k.export_range(bounds, dir)?,
+            None => self.db.export_range(bounds, dir)?,
+        })
     }
 
     /// Takes pairs in ascending order, to be made part of the store at once.

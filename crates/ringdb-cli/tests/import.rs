@@ -221,3 +221,47 @@ fn a_sorted_dump_is_ingested_whole_or_not_at_all() {
         on(copy, &format!("load --db DB --sorted {flag}")).fails(2, &["cannot be used with"]);
     }
 }
+
+#[test]
+fn tables_are_exported_and_imported() {
+    let dir = tempdir().unwrap();
+    let (db, out) = (&dir.path().join("db"), dir.path().join("out"));
+    let export = |more: &str| on(db, &format!("export --db DB {more} {}", out.display()));
+    with_input(words(db, "load --db DB"), b"apple\tred\npear\tgreen\nplum\tblue\n").ok();
+    on(db, "put --db DB --keyspace k pear other").ok();
+    let said = export("--from p --to pl --json").ok().json();
+    assert_eq!((&said["pairs"], &said["tables"]), (&1.into(), &1.into()));
+    export("").fails(4, &["new or empty directory", "is not empty"]);
+    let copy = &dir.path().join("copy");
+    let import = format!("import --db DB --from tables {}", out.display());
+    assert_eq!(on(copy, &format!("{import} --json")).ok().json()["records"], 1);
+    assert_eq!(on(copy, "dump --db DB").ok().text(), "pear\tgreen\n");
+    assert!(on(copy, &format!("{import} --keyspace k")).ok().text().starts_with("loaded 1 records"));
+    for flag in ["--ldb x", "--column-family x", "--durability sync"] {
+        on(copy, &format!("{import} {flag}")).fails(2, &["rocksdb"]);
+    }
+    // Of a keyspace, of all, of nothing.
+    for (what, n) in [("--keyspace k", 1), ("", 3), ("--prefix p", 2), ("--from x --to a", 0)] {
+        std::fs::remove_dir_all(&out).unwrap();
+        let ran = export(what).ok();
+        assert!(ran.text().starts_with(&format!("exported {n} records")), "{}", ran.text());
+    }
+    std::fs::remove_dir_all(&out).unwrap();
+    export("").ok();
+    // Damaged, unfinished, none.
+    let table = out.join("000001.sst");
+    let good = std::fs::read(&table).unwrap();
+    let mut bad = good.clone();
+    bad[20] ^= 1;
+    std::fs::write(&table, &bad).unwrap();
+    on(copy, &import).fails(4, &["000001.sst", "nothing is loaded", "make it anew"]);
+    std::fs::write(&table, &good[..good.len() / 2]).unwrap();
+    on(copy, &import).fails(4, &["000001.sst", "nothing is loaded"]);
+    std::fs::write(&table, &good).unwrap();
+    std::fs::remove_file(out.join("TABLES")).unwrap();
+    on(copy, &import).fails(4, &["no export is in", "TABLES is missing", "`ringdb export`"]);
+    on(copy, "import --db DB --from tables no").fails(4, &["no such directory"]);
+    assert_eq!(on(copy, "dump --db DB").ok().text(), "pear\tgreen\n");
+    on(&dir.path().join("none"), &format!("export --db DB {}", dir.path().join("x").display()))
+        .fails(4, &["no store"]);
+}

@@ -114,9 +114,9 @@ mod value;
 
 pub use bounds::KeyRange;
 pub use db::{
-    BackupOptions, BackupReport, Backups, Cursor, Db, ExtractIf, FileFormat, FormatReport, Generation,
-    GetFuture, Ingester, Iter, Keys, Keyspace, MultiGetFuture, MultiGetStream, RangeStream, Reads,
-    RestoreReport, Snapshot, Transaction, TransactionRange, WriteBatch, WriteFuture,
+    BackupOptions, BackupReport, Backups, Cursor, Db, ExportReport, Exported, ExtractIf, FileFormat,
+    FormatReport, Generation, GetFuture, Ingester, Iter, Keys, Keyspace, MultiGetFuture, MultiGetStream,
+    RangeStream, Reads, RestoreReport, Snapshot, Transaction, TransactionRange, WriteBatch, WriteFuture,
 };
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};

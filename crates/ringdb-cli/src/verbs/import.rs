@@ -1,7 +1,8 @@
-//! `ringdb import`: the records of another kind of store.
+//! `ringdb import`: the records of another kind of store, or of an export.
 
 mod leveldb;
 mod rocksdb;
+mod tables;
 
 use crate::args::{Foreign, ImportArgs};
 use crate::error::{Result, usage};
@@ -13,6 +14,10 @@ pub fn import(args: &ImportArgs) -> Result<()> {
         Foreign::Leveldb => {
             only_of_rocksdb(args)?;
             leveldb::import(args)
+        }
+        Foreign::Tables => {
+            only_of_rocksdb(args)?;
+            tables::import(args)
         }
     }
 }

@@ -4,6 +4,7 @@ mod admin;
 mod backup;
 mod docs;
 mod dump;
+mod export;
 mod import;
 mod ingest;
 mod interrupt;
@@ -23,6 +24,7 @@ pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
         Verb::Load(a) => load::load(&a),
         Verb::Import(a) => import::import(&a),
         Verb::Dump(a) => dump::dump(&a),
+        Verb::Export(a) => export::export(&a),
         Verb::Get(a) => point::get(&a),
         Verb::Put(a) => point::put(&a),
         Verb::Del(a) => point::del(&a),

@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use engineswap::Io;
 
+pub(crate) use self::memory::Memory;
 use crate::cache::Charge;
 use crate::cursor::Cursor;
 use crate::key::Seq;

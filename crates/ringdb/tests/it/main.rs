@@ -26,6 +26,7 @@ mod damage;
 mod deadlines;
 mod destroy;
 mod engines;
+mod export;
 mod frozen;
 mod ingest;
 mod linearizability;
