@@ -13,6 +13,7 @@ use crate::engine::{Engine, Settings};
 use crate::fileperf::args::FilePerfArgs;
 use crate::out::parse_bytes;
 use crate::store::{DurabilityArg, RangeArgs, StoreArgs};
+use crate::top::TopArgs;
 
 /// Operate, measure and diagnose a ringdb store.
 ///
@@ -56,6 +57,10 @@ pub enum Verb {
     Count(CountArgs),
     /// Print counters and sizes
     Stats(PlainArgs),
+    /// Watch a store that another process has open: rates, latencies, levels, compactions, stalls, memory
+    ///
+    /// It asks that process by the socket in the store's directory, every second. q quits.
+    Top(TopArgs),
     /// Read every byte, check every checksum, order and reference; exit code 1 if anything is wrong
     ///
     /// Each problem is named with its file, level, block, offset and range of keys, and how much it affects.

@@ -19,6 +19,7 @@ mod fileperf;
 mod formats;
 mod out;
 mod store;
+mod top;
 mod verbs;
 
 use std::process::ExitCode;

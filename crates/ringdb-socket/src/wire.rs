@@ -26,6 +26,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 pub enum Request {
     /// The store's `ringdb::Stats`, as JSON.
     Stats,
+    /// What `ringdb top` shows: the statistics, and the counters of the I/O engine.
+    Look,
     /// `Db::flush`.
     Flush,
     /// Flush, then `Keyspace::compact_range`: table bytes before and after, bytes read and written.
@@ -182,6 +184,7 @@ mod tests {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..40);
         prop_oneof![
             Just(Request::Stats),
+            Just(Request::Look),
             Just(Request::Flush),
             (any::<Option<String>>(), proptest::option::of(bytes()), proptest::option::of(bytes()))
                 .prop_map(|(keyspace, from, to)| Request::Compact { keyspace, from, to }),

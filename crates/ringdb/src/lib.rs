@@ -127,8 +127,8 @@ pub use options::{Compression, Durability, KeyspaceOptions, Options, ReadOptions
 pub use purpose::NAMES as IO_PURPOSES;
 pub use salvage::{SalvageLoss, SalvageOptions, SalvageReport, salvage};
 pub use stats::{
-    DamagedTable, KeyspaceSettings, LevelStats, Progress, Stats, TableInfo, VerifyOptions, VerifyProblem,
-    VerifyReport,
+    DamagedTable, KeyspaceSettings, LevelStats, Progress, RunningCompaction, Stats, TableInfo, VerifyOptions,
+    VerifyProblem, VerifyReport,
 };
 pub use value::Value;
 

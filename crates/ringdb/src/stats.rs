@@ -99,6 +99,10 @@ pub struct Stats {
     pub trivial_moves: u64,
     /// Why compactions, moves and removals of tables were done, and how many for each reason.
     pub compaction_reasons: Vec<(&'static str, u64)>,
+    /// Compactions that are running.
+    pub running_compactions: Vec<RunningCompaction>,
+    /// Whether a flush is running.
+    pub flush_running: bool,
     /// Bytes read by compactions.
     pub compaction_read_bytes: u64,
     /// Bytes written by compactions.
@@ -132,6 +136,28 @@ pub struct KeyspaceSettings {
     /// All of them given.
     #[serde(flatten)]
     pub options: KeyspaceOptions,
+}
+
+/// A compaction that is running.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RunningCompaction {
+    /// Why it was picked: a name as in [`Stats::compaction_reasons`].
+    pub reason: &'static str,
+    /// The first level that it takes tables from.
+    pub level: u32,
+    /// The level that gets its tables.
+    pub output: u32,
+    /// Tables that it takes.
+    pub tables: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Entries of these.
+    pub entries: u64,
+    /// Entries that it has read so far, to about 1024 for each thread.
+    pub entries_done: u64,
+    /// Microseconds since it began.
+    pub running_us: u64,
 }
 
 /// One level of the tree.

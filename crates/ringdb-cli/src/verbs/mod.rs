@@ -31,6 +31,7 @@ pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
         Verb::Scan(a) => scan::scan(&a),
         Verb::Count(a) => scan::count(&a),
         Verb::Stats(a) => stats::stats(&a),
+        Verb::Top(a) => crate::top::top(&a),
         Verb::Verify(a) => repair::verify(&a),
         Verb::Salvage(a) => repair::salvage(&a).map_err(no_new_store),
         Verb::Compact(a) => admin::compact(&a),

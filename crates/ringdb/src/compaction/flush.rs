@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::sync::atomic::AtomicBool;
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::output::Outputs;
 use super::run::{Bottom, JobStats, LEVEL0_TABLE_BYTES, copy_visible, install};
@@ -57,15 +57,16 @@ pub(crate) fn flush<T: CompactionEnv>(store: &T, cancel: &AtomicBool) -> Result<
     let mut cursors: Vec<T::MemCursor> = frozen.into_iter().map(|f| f.cursor).collect();
     let mut work = JobStats { read_bytes: bytes, ..JobStats::default() };
     let none = &mut Bottom::never();
+    let stop = |_| cancel.load(Relaxed);
     match cursors.as_mut_slice() {
         [one] => {
             one.seek_to_first()?;
-            work.entries = copy_visible(one, None, &mut visibility, none, &mut out, cancel)?;
+            work.entries = copy_visible(one, None, &mut visibility, none, &mut out, stop)?;
         }
         _ => {
             let mut merge = MergeCursor::new(cursors);
             merge.seek_to_first()?;
-            work.entries = copy_visible(&mut merge, None, &mut visibility, none, &mut out, cancel)?;
+            work.entries = copy_visible(&mut merge, None, &mut visibility, none, &mut out, stop)?;
         }
     }
     let (metas, pending) = out.finish()?;

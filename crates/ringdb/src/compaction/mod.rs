@@ -7,6 +7,7 @@
 //! - [`run`]: merges, split over several threads.
 //! - [`fold`]: operands of merge operators become fewer, or values.
 //! - [`visibility`]: which versions are kept.
+//! - [`watch`]: how far a compaction is.
 //! - [`backpressure`]: how writers are slowed when all this falls behind.
 //!
 //! Order on disk: a table's data is synced, then the directory, then the manifest's edit is appended and synced,
@@ -23,6 +24,7 @@ pub(crate) mod pick;
 pub(crate) mod run;
 pub(crate) mod scheduler;
 pub(crate) mod visibility;
+pub(crate) mod watch;
 
 use std::collections::BTreeSet;
 use std::path::Path;

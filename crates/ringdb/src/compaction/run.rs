@@ -11,6 +11,7 @@ use super::memory::Memory;
 use super::output::{Outputs, PendingFiles};
 use super::pick::{LEVELS, Merge, Pick};
 use super::visibility::{Fate, Visibility};
+use super::watch::Watch;
 use super::{Change, CompactionEnv, Levels, RangeChange};
 use crate::cursor::Cursor;
 use crate::expiry;
@@ -96,13 +97,14 @@ impl Bottom {
 }
 
 /// Copies what must be kept from `cursor`, up to a key that is not included. Returns the number of versions read.
+/// `step` is told how many were read since it was asked before, and says whether to give up.
 pub(crate) fn copy_visible<T: CompactionEnv>(
     cursor: &mut impl Cursor,
     to: Option<&[u8]>,
     visibility: &mut Visibility,
     bottom: &mut Bottom,
     out: &mut Outputs<'_, T>,
-    cancel: &AtomicBool,
+    step: impl Fn(u64) -> bool,
 ) -> Result<u64> {
     let mut entries = 0;
     // One time for all: what has expired is written as a tombstone, or goes as one.
@@ -148,7 +150,7 @@ pub(crate) fn copy_visible<T: CompactionEnv>(
         until_look -= 1;
         if until_look == 0 {
             until_look = CANCEL_EVERY;
-            if cancel.load(Relaxed) {
+            if step(CANCEL_EVERY as u64) {
                 return Err(Error::Closed);
             }
         }
@@ -186,7 +188,7 @@ pub(crate) fn run<T: CompactionEnv>(
     levels: &Levels<T::Table>,
     table_bytes: u64,
     helpers: &dyn Helpers,
-    cancel: &Arc<AtomicBool>,
+    watch: &Arc<Watch>,
 ) -> Result<JobStats> {
     let removed = pick.inputs().into_iter().map(|(l, t)| (l, Arc::clone(t))).collect();
     match pick {
@@ -200,7 +202,7 @@ pub(crate) fn run<T: CompactionEnv>(
             Ok(JobStats { moved: tables.len() as u64, ..JobStats::default() })
         }
         Pick::Merge(merge) => {
-            let merged = merge_tables(store, merge, levels, table_bytes, helpers, cancel)?;
+            let merged = merge_tables(store, merge, levels, table_bytes, helpers, watch)?;
             let ranges = RangeChange { applied: merged.applied, ..RangeChange::default() };
             let change = Change { flushed: 0, removed, added: vec![], ranges };
             install(&**store, change, merge.output, merged.metas, merged.pending)?;
@@ -234,7 +236,7 @@ struct MergeParts<T: CompactionEnv> {
     table_bytes: u64,
     /// Bytes and entries that a part is expected to have.
     expected: (u64, u64),
-    cancel: Arc<AtomicBool>,
+    watch: Arc<Watch>,
     failed: AtomicBool,
     /// Versions read.
     entries: AtomicU64,
@@ -272,7 +274,8 @@ impl<T: CompactionEnv> MergeParts<T> {
             None => cursor.seek_to_first()?,
         }
         let mut bottom = self.bottom.clone();
-        let n = copy_visible(&mut cursor, to, &mut visibility, &mut bottom, &mut out, &self.cancel)?;
+        let n =
+            copy_visible(&mut cursor, to, &mut visibility, &mut bottom, &mut out, |n| self.watch.step(n))?;
         self.entries.fetch_add(n, Relaxed);
         let (metas, pending) = out.finish()?;
         Ok((metas, pending, visibility.applied()))
@@ -310,7 +313,7 @@ fn merge_tables<T: CompactionEnv>(
     levels: &Levels<T::Table>,
     table_bytes: u64,
     helpers: &dyn Helpers,
-    cancel: &Arc<AtomicBool>,
+    watch: &Arc<Watch>,
 ) -> Result<Merged> {
     let bytes = |ts: &[Arc<T::Table>]| ts.iter().map(|t| (**t).as_ref().file_bytes).sum::<u64>();
     let read_bytes: u64 = merge.inputs.iter().map(|(_, ts)| bytes(ts)).sum();
@@ -342,7 +345,7 @@ fn merge_tables<T: CompactionEnv>(
         readable: store.views(),
         table_bytes,
         expected: (read_bytes / count as u64, read_entries),
-        cancel: Arc::clone(cancel),
+        watch: Arc::clone(watch),
         failed: AtomicBool::new(false),
         entries: AtomicU64::new(0),
         results: Mutex::new((0..count).map(|_| None).collect()),

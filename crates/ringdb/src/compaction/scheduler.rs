@@ -20,10 +20,12 @@ use super::pick::{
     Busy, Manual, Pick, PickContext, Reason, Shape, debt_bytes, movable, pick, pick_manual, runs,
 };
 use super::run::{JobStats, run};
+use super::watch::Watch;
 use super::{CompactionEnv, Levels};
 use crate::env::Join;
 use crate::key::Seq;
 use crate::settings::{SettingsMap, TableSettings};
+use crate::stats::RunningCompaction;
 use crate::sync::{Condvar, Mutex, lock, wait_briefly};
 use crate::{Env, Error, ErrorKind, Options, Result};
 
@@ -122,6 +124,7 @@ struct Trouble {
 struct State {
     busy: Busy,
     compactions: usize,
+    running: Vec<Arc<Watch>>,
     flushing: bool,
     requests: VecDeque<Request>,
     next_request: u64,
@@ -157,7 +160,7 @@ pub(crate) struct Scheduler {
 enum Job<T: CompactionEnv> {
     Help(Arc<Shared>),
     /// What was picked, from what.
-    Compact(Box<Pick<T::Table>>, Levels<T::Table>),
+    Compact(Box<Pick<T::Table>>, Levels<T::Table>, Arc<Watch>),
 }
 
 impl Scheduler {
@@ -490,16 +493,16 @@ impl Scheduler {
             match self.next_job(&**store, &mut pause) {
                 None => self.sleep_until_woken(seen, pause),
                 Some(Job::Help(shared)) => while shared.do_one() {},
-                Some(Job::Compact(pick, levels)) => {
+                Some(Job::Compact(pick, levels, watch)) => {
                     let start = self.env.now();
-                    let result =
-                        run(store, &pick, &levels, self.settings.table_bytes, &**self, &self.closing);
+                    let result = run(store, &pick, &levels, self.settings.table_bytes, &**self, &watch);
                     if let Ok(work) = &result {
                         self.count(work, pick.reason());
                         lock(&self.pacer).compacted(work.level0_bytes, self.env.now().saturating_sub(start));
                     }
                     let mut state = lock(&self.work);
                     state.busy.remove(&pick);
+                    state.running.retain(|w| !Arc::ptr_eq(w, &watch));
                     self.account(&**store, &mut state, result.map(drop), |s| &mut s.compaction_trouble);
                     drop(state);
                     // Obsolete files go with the last of these, and of what the debt is counted from; who waits for
@@ -511,6 +514,13 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// The compactions that are running, and whether a flush is.
+    pub fn running(&self) -> (Vec<RunningCompaction>, bool) {
+        let now = self.env.now();
+        let state = lock(&self.work);
+        (state.running.iter().map(|w| w.tell(now)).collect(), state.flushing)
     }
 
     fn count(&self, work: &JobStats, reason: Reason) {
@@ -564,7 +574,9 @@ impl Scheduler {
         };
         state.busy.add(&next);
         state.compactions += 1;
-        Some(Job::Compact(Box::new(next), levels))
+        let watch = Watch::over(&next, &self.closing, self.env.now());
+        state.running.push(Arc::clone(&watch));
+        Some(Job::Compact(Box::new(next), levels, watch))
     }
 }
 

@@ -60,6 +60,7 @@ impl Weakly {
         core.check_open()?;
         Ok(match request {
             Request::Stats => value(core.stats())?,
+            Request::Look => look(&core)?,
             Request::Flush => core.flush().map(|()| json!({}))?,
             Request::Compact { keyspace, from, to } => compact(&core, keyspace, from, to)?,
             Request::Checkpoint { to } => core.checkpoint(&absolute(to)?).map(|()| json!({}))?,
@@ -75,6 +76,28 @@ impl Weakly {
 
 fn value(of: impl serde::Serialize) -> Result<Value> {
     serde_json::to_value(of).map_err(|e| Error::Invalid(format!("the answer cannot be told: {e}")))
+}
+
+/// All that there is to see of a store that runs.
+fn look(core: &Core) -> Result<Value> {
+    let io = core.io.stats();
+    let us = |d: std::time::Duration| d.as_micros() as u64;
+    let mut ops = Vec::new();
+    for (purpose, name) in crate::purpose::NAMES {
+        for class in engineswap::OpClass::ALL {
+            let s = io.of(class, purpose);
+            if s.ops > 0 {
+                ops.push(json!({
+                    "purpose": name, "class": class.name(), "ops": s.ops, "bytes": s.bytes, "errors": s.errors,
+                    "time_us": us(s.time()), "p50_us": us(s.percentile(0.5)), "p99_us": us(s.percentile(0.99)),
+                }));
+            }
+        }
+    }
+    Ok(json!({
+        "process": std::process::id(), "directory": core.dir.to_string_lossy(), "open_us": us(io.elapsed()),
+        "stats": value(core.stats())?, "io": ops,
+    }))
 }
 
 /// A relative path would be one of this process, which the other side does not mean.

@@ -119,5 +119,6 @@ fn add_scheduler(scheduler: &Scheduler, s: &mut Stats) {
     s.write_delays = c.write_delays.load(Relaxed);
     s.write_delay_us = c.write_delay_us.load(Relaxed);
     s.write_delay_reason = scheduler.reason();
+    (s.running_compactions, s.flush_running) = scheduler.running();
     (s.background_errors, s.background_error) = scheduler.background_errors();
 }

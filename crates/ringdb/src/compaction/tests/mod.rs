@@ -17,6 +17,7 @@ use super::pick::{
 };
 use super::run::run;
 use super::scheduler::{On, Scheduler, Settings};
+use super::watch::Watch;
 use super::{CompactionEnv, Levels};
 use crate::cursor::model::Entry;
 use crate::env::{Join, SystemEnv};
@@ -270,7 +271,14 @@ fn parts_give_what_one_merge_gives() {
         let levels = tree.levels();
         let inputs = vec![(0, levels[0].clone())];
         let p = Pick::Merge(Merge { inputs, output: LAST, reason: Reason::Manual });
-        let work = run(&tree, &p, &levels, TABLE_BYTES, &Threads(threads), &Arc::default()).unwrap();
+        let watch = Watch::over(&p, &Arc::default(), Duration::from_secs(1));
+        let work = run(&tree, &p, &levels, TABLE_BYTES, &Threads(threads), &watch).unwrap();
+        let told = watch.tell(Duration::from_secs(3));
+        assert_eq!((told.level, told.output, told.tables, told.running_us), (0, LAST as u32, 6, 2_000_000));
+        assert_eq!((told.entries, told.reason), (work.entries, Reason::Manual.name()));
+        assert!(
+            told.entries_done < work.entries && (threads > 1 || told.entries_done >= work.entries - 1024)
+        );
         assert_eq!(work.entries, levels[0].iter().map(|t| (**t).as_ref().entries).sum::<u64>());
         drop((levels, p));
         tree.check_files();
