@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import importlib.util
 import pathlib
 import re
 
@@ -21,6 +22,18 @@ def test_a_program_of_the_readme(program, tmp_path, monkeypatch):
 
 def test_docstrings():
     assert doctest.testmod(ringdb).failed == 0 and PROGRAMS
+
+
+def test_the_comparison_with_other_packages(tmp_path, capsys):
+    """With those that are here for sure; it checks what it reads."""
+    spec = importlib.util.spec_from_file_location("compare", HERE / "benches" / "compare.py")
+    compare = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(compare)
+    compare.main([str(tmp_path / "stores"), "--pairs", "400", "--rounds", "2", "--stores", "ringdb,sqlite3"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert len(rows) == 7 and "ringdb | sqlite3" in rows[0]
+    with pytest.raises(SystemExit):
+        compare.main([str(tmp_path / "stores"), "--stores", "leveldb"])
 
 
 def names(body):
