@@ -340,6 +340,28 @@ fn golden_decisions() {
     assert!(cases >= 15, "{cases}");
 }
 
+/// Half of a table that has expired is worth a merge in every level below 0, also if one entry of it lives for ever.
+#[test]
+fn what_has_expired_is_picked_beside_what_stays() {
+    for level in 1..LEVELS {
+        for entries in [2, 999, 1000] {
+            let mut c = parse(&["quiet"]);
+            let expiry = crate::expiry::Expiry { entries, first: 1, half: 10, last: u64::MAX };
+            c.levels[level].push(Arc::new(TableMeta {
+                entries,
+                expiry: Some(expiry),
+                ..table(&["9:b-y", "64"])
+            }));
+            let mut picked = |now| {
+                c.context.now = now;
+                reclaim::pick(&c.levels, &c.shape, &Busy::default(), &c.context).map(|p| describe(&p))
+            };
+            assert_eq!(picked(9), None, "L{level}, {entries} entries");
+            assert!(picked(10).is_some(), "L{level}, {entries} entries");
+        }
+    }
+}
+
 mod random {
     use proptest::prelude::*;
 
