@@ -108,11 +108,11 @@ pub(crate) struct Expiry {
 }
 
 impl Expiry {
-    /// How many have expired, about; never too many once all have, and else never more than half.
+    /// How many have expired, about: none, half, or all, the last only once all have.
     pub fn expired_at(&self, now: u64) -> u64 {
         match now {
             _ if now >= self.last => self.entries,
-            _ if now >= self.half => self.entries / 2,
+            _ if now >= self.half => self.entries.div_ceil(2),
             _ => 0,
         }
     }

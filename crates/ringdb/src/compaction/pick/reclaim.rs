@@ -99,7 +99,8 @@ pub(super) fn pick<T: AsRef<TableMeta>>(
                 if dead > 0 && dead.saturating_mul(10) >= m.entries {
                     return Some(alone(level, t, Reason::Tombstones));
                 }
-            } else if dead.saturating_mul(2) > m.entries {
+            // Of what expires no more than half is told before all has: that half is enough.
+            } else if dead.saturating_mul(2) >= m.entries.saturating_add(u64::from(dead == m.tombstones)) {
                 let below = overlapping(&levels[level + 1], m);
                 if below.iter().any(|b| busy.table(b)) || busy.output(level + 1, &m.smallest, &m.largest) {
                     continue;
