@@ -119,7 +119,12 @@ void what_is_wrong_is_thrown(const std::string &uri, const std::string &dir) {
         .filter_bits_per_key(12)
         .background_threads(2)
         .table_bytes(1 << 20);
-    o.log_segment_bytes(1 << 20).manifest_bytes(1 << 20).recover_damaged_log(false).socket(false).create_if_missing(false).io(uri);
+    o.log_segment_bytes(1 << 20)
+        .manifest_bytes(1 << 20)
+        .recover_damaged_log(false)
+        .socket(false)
+        .create_if_missing(false)
+        .io(uri);
     CHECK(thrown([&] { ringdb::db::open(dir + "/b", o); }).code() == RINGDB_NO_STORE);
     CHECK(thrown([&] { o.durability(ringdb::durability::store_default); }).code() == RINGDB_INVALID_ARGUMENT);
     auto db = ringdb::db::open(dir + "/b", o.create_if_missing(true));
