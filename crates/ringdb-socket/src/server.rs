@@ -62,6 +62,15 @@ struct Connection {
     thread: JoinHandle<()>,
 }
 
+/// Ends a connection with the thread that serves it, also if that panics: who waits for an answer is told.
+struct HangUp(Arc<UnixStream>);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
 impl Server {
     /// Serves the store in the directory `dir`, whose lock the caller holds. A socket that a killed process has left is
     /// replaced.
@@ -144,12 +153,12 @@ impl Shared {
         let stream = Arc::new(stream);
         let (shared, mine) = (self.clone(), stream.clone());
         let talk = move || {
-            let last = match shared.talk(&mine) {
+            let mine = HangUp(mine);
+            let last = match shared.talk(&mine.0) {
                 Ok(answer) => answer,
                 Err(bad) => Answer::Failed { message: bad.to_string(), usage: true },
             };
-            let _ = send(&mine, &last);
-            let _ = mine.shutdown(Shutdown::Both);
+            let _ = send(&mine.0, &last);
         };
         if let Ok(thread) = Builder::new().name("ringdb-remote".into()).spawn(talk) {
             connections.push(Connection { stream, thread });
@@ -176,4 +185,31 @@ fn progress(stream: Arc<UnixStream>) -> Progress {
             *next = sent.is_ok().then(|| Instant::now() + TELL_EVERY);
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, Remote};
+
+    struct Panics;
+
+    impl Service for Panics {
+        fn work(&self, _: Request, _: Progress) -> Result<Value, Failure> {
+            panic!("a mistake in the service");
+        }
+    }
+
+    #[test]
+    fn who_asks_is_told_of_a_panic() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server = Server::start(dir.path(), Box::new(Panics)).expect("a socket");
+        let remote = Remote::connect(dir.path()).expect("an answer").expect("a server");
+        // Elsewhere: without the end of the connection this waits for ever.
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(remote.ask(&Request::Stats, |_, _| {})));
+        let answer = told.recv_timeout(Duration::from_secs(30)).expect("no answer");
+        assert!(matches!(answer, Err(Error::Socket(_))), "{answer:?}");
+        server.end();
+    }
 }

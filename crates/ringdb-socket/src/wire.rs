@@ -1,6 +1,7 @@
 //! The bytes: frames of a header and JSON. See docs/formats/socket.md.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -116,18 +117,31 @@ pub(crate) fn decode_header(h: &[u8; HEADER_BYTES], most: u32) -> Result<u32, Ba
 }
 
 /// Sends a frame; fails if the other side does not take it in time.
-pub(crate) fn send(mut stream: &UnixStream, payload: &impl Serialize) -> Result<(), Bad> {
+pub(crate) fn send(stream: &UnixStream, payload: &impl Serialize) -> Result<(), Bad> {
     let bytes = frame(payload)?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let ends = Instant::now() + PATIENCE;
-    // In pieces, so that who takes a byte now and then does not hold this up for ever.
-    for piece in bytes.chunks(64 << 10) {
-        if Instant::now() > ends + PATIENCE {
+    let ends = Instant::now() + 2 * PATIENCE;
+    let mut left = bytes.as_slice();
+    while !left.is_empty() {
+        // Who takes a byte now and then does not hold this up for ever.
+        if Instant::now() > ends {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
         }
-        stream.write_all(piece)?;
+        match send_some(stream, &left[..left.len().min(64 << 10)]) {
+            Ok(n) => left = &left[n..],
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e.into()),
+        }
     }
     Ok(())
+}
+
+/// What `write` does, without the signal that ends a program in C when the other side has hung up: the standard
+/// library's `write` does not raise it only in newer versions than the oldest that is supported.
+fn send_some(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: a system call that reads `bytes.len()` bytes, on a descriptor that is borrowed meanwhile.
+    let n = unsafe { libc::send(stream.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
 /// Receives a frame, by `ends` if that is given. Memory is taken as bytes come, not as the header promises.
@@ -169,6 +183,8 @@ fn fill(mut stream: &UnixStream, buf: &mut [u8], ends: Option<Instant>) -> io::R
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use proptest::prelude::*;
 
