@@ -175,8 +175,8 @@ impl Keyspace {
     }
 
     /// About how many pairs there are, told from what is in memory. A pair that was overwritten counts once for each
-    /// version until compactions have removed the old ones, and what a memtable deletes counts until it is flushed. What
-    /// has expired counts until a compaction has met it.
+    /// version until compactions have removed the old ones, and what a memtable deletes counts until it is flushed.
+    /// What has expired counts until a compaction has met it.
     ///
     /// # Errors
     /// [`crate::Error::Closed`], [`crate::Error::KeyspaceDropped`].
