@@ -9,6 +9,7 @@ use crate::{Error, Result};
 const FAN: usize = 32;
 
 /// One, or several merged into one.
+#[derive(Clone)]
 struct Operand {
     /// How often operands have been merged into it; falls from the first to the last of a key.
     times: u32,
@@ -18,6 +19,7 @@ struct Operand {
 }
 
 /// The operands of one key, as they come: newest first, or oldest first.
+#[derive(Clone)]
 pub(crate) struct Operands {
     operator: Option<Operator>,
     newest_first: bool,

@@ -1,5 +1,6 @@
-//! Concurrent puts, deletes, batches across keyspaces, gets, multi-gets, scans, snapshots, updates and transactions,
-//! recorded and checked to be linearizable (transactions: strictly serializable), while flushes and compactions go on.
+//! Concurrent puts, deletes, merges, batches across keyspaces, gets, multi-gets, scans, snapshots, updates and
+//! transactions, recorded and checked to be linearizable (transactions: strictly serializable), while flushes and
+//! compactions go on.
 //!
 //! `RINGDB_LINEAR_MS` sets the time for each engine and medium (1500 by default), `RINGDB_SEED` the calls.
 #![allow(missing_docs)]
@@ -70,7 +71,7 @@ fn the_check_rejects_what_snapshot_isolation_allows() {
 }
 
 fn call(reads: &[(usize, u32)], writes: &[(usize, u32)], begin: u64, end: u64) -> Call {
-    Call { reads: reads.to_vec(), writes: writes.to_vec(), begin, end, what: "made up" }
+    Call { reads: reads.to_vec(), writes: writes.to_vec(), add: 0, begin, end, what: "made up" }
 }
 
 #[test]

@@ -40,5 +40,6 @@ mod reads;
 mod recovery;
 mod refresh;
 mod settings;
+mod transaction_merges;
 mod transactions;
 mod ttl;

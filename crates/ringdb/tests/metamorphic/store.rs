@@ -17,7 +17,7 @@ use ringdb::{
 use crate::calls::{Calls, Pending, Reader, on};
 use crate::op::{Item, KEYSPACES, Op, SLOTS, View};
 use crate::settings::{Settings, operator, own};
-use crate::subject::{DONE, NOTHING, Subject, show, show_pairs, take};
+use crate::subject::{DONE, NOTHING, Subject, joined, show, show_pairs, take};
 
 /// The machine, but for the wall clock.
 struct Clock(AtomicU64, Arc<dyn Env>);
@@ -239,8 +239,8 @@ impl Store {
             options = options.durability(d);
             self.unlogged |= d == Durability::None;
         }
-        // Transactions delete no ranges, merge nothing, and what they put does not expire.
-        let plain = |i: &Item| i.range.is_none() && !i.merge && i.life.is_none();
+        // Transactions delete no ranges, and what they put does not expire.
+        let plain = |i: &Item| i.range.is_none() && i.life.is_none();
         if self.settings.calls == Calls::Looks && items.iter().all(plain) {
             return self.transact(&options, items);
         }
@@ -251,22 +251,30 @@ impl Store {
     /// Writes a batch as a transaction, which sees what it has written.
     fn transact(&self, options: &WriteOptions, items: &[Item]) {
         let tx = self.db().transaction();
-        for (i, item) in items.iter().enumerate() {
+        let mut own: BTreeMap<(usize, &[u8]), Option<Vec<u8>>> = BTreeMap::new();
+        for item in items {
             let Some(k) = &self.keyspaces[item.keyspace] else { continue };
-            let first = items[..i].iter().all(|o| (o.keyspace, &o.key) != (item.keyspace, &item.key));
+            let before = k.get(&item.key).expect("get").map(Value::into_vec);
+            let place = (item.keyspace, item.key.as_ref());
+            if self.done.is_multiple_of(2) && !own.contains_key(&place) {
+                assert_eq!(tx.get_in(k, &item.key).expect("get").as_deref(), before.as_deref());
+            }
             let value = item.value.map(|v| v.bytes());
-            let before = k.get(&item.key).expect("get");
-            if self.done.is_multiple_of(2) && first {
-                assert_eq!(tx.get_in(k, &item.key).expect("get"), before);
+            let value = match item.merge {
+                true => joined(own.get(&place).unwrap_or(&before).as_deref(), value.as_deref()),
+                false => value,
+            };
+            write_item(&tx, k, item);
+            if !self.done.is_multiple_of(3) {
+                assert_eq!(tx.get_in(k, &item.key).expect("get").as_deref(), value.as_deref());
+                let there: Vec<_> = tx.range_in(k, item.key.clone()..=item.key.clone()).collect();
+                let there: Vec<_> = there.into_iter().map(|pair| pair.expect("pair").1.into_vec()).collect();
+                assert_eq!(there, Vec::from_iter(value.clone()), "a range of one key");
             }
-            match &value {
-                Some(v) => tx.put_in(k, &item.key, v).expect("put"),
-                None => tx.delete_in(k, &item.key).expect("delete"),
-            }
-            assert_eq!(tx.get_in(k, &item.key).expect("get").as_deref(), value.as_deref());
-            let there = tx.range_in(k, item.key.clone()..=item.key.clone()).count();
-            assert_eq!(there, usize::from(value.is_some()), "a range of one key");
-            assert_eq!(k.get(&item.key).expect("get"), before, "nobody sees it before the commit");
+            assert_eq!(tx.contains_key_in(k, &item.key).expect("contains_key"), value.is_some());
+            own.insert(place, value);
+            let now = k.get(&item.key).expect("get").map(Value::into_vec);
+            assert_eq!(now, before, "nobody sees it before the commit");
         }
         match self.done % 5 {
             // Nothing of this is left.
@@ -283,10 +291,7 @@ impl Store {
     fn fill(&self, tx: &Transaction, items: &[Item]) {
         for item in items {
             let Some(k) = &self.keyspaces[item.keyspace] else { continue };
-            match item.value.map(|v| v.bytes()) {
-                Some(v) => tx.put_in(k, &item.key, v).expect("put"),
-                None => tx.delete_in(k, &item.key).expect("delete"),
-            }
+            write_item(tx, k, item);
         }
     }
 
@@ -352,6 +357,15 @@ impl Store {
         let copy = copy.expect("open read-only");
         assert!(copy.put("k", "v").is_err(), "a read-only store is written");
         all_of(&copy)
+    }
+}
+
+/// Writes an item into a keyspace in a transaction.
+fn write_item(tx: &Transaction, k: &Keyspace, item: &Item) {
+    match item.value.map(|v| v.bytes()) {
+        Some(v) if item.merge => tx.merge_in(k, &item.key, v).expect("merge"),
+        Some(v) => tx.put_in(k, &item.key, v).expect("put"),
+        None => tx.delete_in(k, &item.key).expect("delete"),
     }
 }
 

@@ -75,7 +75,8 @@ impl Held {
     }
 }
 
-fn joined(a: Option<&[u8]>, b: Option<&[u8]>) -> Option<Vec<u8>> {
+/// What comes of a value and an operand.
+pub fn joined(a: Option<&[u8]>, b: Option<&[u8]>) -> Option<Vec<u8>> {
     match (a, b) {
         (Some(a), Some(b)) => Some([a, SEPARATOR.as_bytes(), b].concat()),
         (one, None) | (None, one) => one.map(<[u8]>::to_vec),

@@ -12,13 +12,14 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use ringdb::{Db, Durability, Error, Keyspace, WriteBatch, WriteOptions};
+use ringdb::{Db, Durability, Error, Keyspace, KeyspaceOptions, Transaction, WriteBatch, WriteOptions};
 
 use super::support::Rng;
 
-/// Keys of a history: the first four in the default keyspace, the others in another.
-pub const KEYS: usize = 6;
+/// Keys of a history: the first four in the default keyspace, two in another, and a counter that operands are added to.
+pub const KEYS: usize = COUNTER + 1;
 const DEFAULT: usize = 4;
+const COUNTER: usize = 6;
 
 /// A value of each key; 0 is none.
 pub type State = [u32; KEYS];
@@ -28,6 +29,8 @@ pub type State = [u32; KEYS];
 pub struct Call {
     pub reads: Vec<(usize, u32)>,
     pub writes: Vec<(usize, u32)>,
+    /// What is added to the counter, after it was written.
+    pub add: u32,
     pub begin: u64,
     pub end: u64,
     pub what: &'static str,
@@ -59,6 +62,7 @@ pub fn check(first: State, calls: &[Call]) -> Result<State, String> {
             if c.reads.iter().all(|&(k, v)| state[k] == v) {
                 let mut next = state;
                 c.writes.iter().for_each(|&(k, v)| next[k] = v);
+                next[COUNTER] += c.add;
                 if seen.insert((done | 1 << i, next)) {
                     stack.push((done | 1 << i, next));
                 }
@@ -94,6 +98,13 @@ fn number(v: Option<ringdb::Value>) -> u32 {
     })
 }
 
+/// What the counter says.
+fn count(v: Option<ringdb::Value>) -> u32 {
+    v.map_or(0, |v| {
+        u64::from_le_bytes(v[..].try_into().expect("8 bytes")).try_into().expect("a small number")
+    })
+}
+
 /// What is run in a thread, and what waits for it.
 pub type Body = Box<dyn FnOnce() + Send>;
 pub type Wait = Box<dyn FnOnce()>;
@@ -103,6 +114,7 @@ pub type Wait = Box<dyn FnOnce()>;
 pub struct Recorder {
     pub db: Db,
     side: Keyspace,
+    counts: Keyspace,
     clock: Arc<AtomicU64>,
     values: Arc<AtomicU64>,
 }
@@ -110,7 +122,9 @@ pub struct Recorder {
 impl Recorder {
     pub fn new(db: Db) -> Recorder {
         let side = db.keyspace("side").expect("keyspace");
-        Recorder { db, side, clock: Arc::default(), values: Arc::default() }
+        let add = KeyspaceOptions::default().with_merge_operator("add");
+        let counts = db.keyspace_with("counts", &add).expect("keyspace");
+        Recorder { db, side, counts, clock: Arc::default(), values: Arc::default() }
     }
 
     /// The state now, when nothing else goes on.
@@ -119,6 +133,9 @@ impl Recorder {
     }
 
     fn get(&self, k: usize) -> u32 {
+        if k == COUNTER {
+            return count(self.counts.get(key(k)).expect("get"));
+        }
         number(if k < DEFAULT { self.db.get(key(k)) } else { self.side.get(key(k)) }.expect("get"))
     }
 
@@ -141,9 +158,10 @@ impl Recorder {
 
     /// Changes one key by what is there.
     fn update(&self, rng: &mut Rng) -> Call {
-        let (k, v) = (rng.below(KEYS as u64) as usize, self.fresh());
+        let (k, v) = (rng.below(COUNTER as u64) as usize, self.fresh());
         let side = if k < DEFAULT { None } else { Some(&self.side) };
-        let mut c = Call { reads: vec![], writes: vec![(k, v)], begin: self.now(), end: 0, what: "update" };
+        let mut c =
+            Call { reads: vec![], writes: vec![(k, v)], add: 0, begin: self.now(), end: 0, what: "update" };
         match rng.below(3) {
             0 => {
                 let new = |_: Option<&[u8]>| Some(value(v));
@@ -184,12 +202,17 @@ impl Recorder {
 
     /// Reads some keys or a range and writes some; what was not committed has read one moment all the same.
     fn transaction(&self, rng: &mut Rng) -> Call {
-        let mut c = Call { reads: vec![], writes: vec![], begin: self.now(), end: 0, what: "transaction" };
+        let mut c =
+            Call { reads: vec![], writes: vec![], add: 0, begin: self.now(), end: 0, what: "transaction" };
         let tx = self.db.transaction();
         let begun = self.now();
         let mut ranged = false;
         for _ in 0..1 + rng.below(4) {
             let k = rng.below(KEYS as u64) as usize;
+            if k == COUNTER {
+                self.on_counter(&tx, &mut c, rng);
+                continue;
+            }
             match rng.below(5) {
                 0..=1 if c.writes.iter().all(|w| w.0 != k) => {
                     let v = if k < DEFAULT { tx.get(key(k)) } else { tx.get_in(&self.side, key(k)) };
@@ -225,27 +248,63 @@ impl Recorder {
             options = options.durability(Durability::Sync);
         }
         match tx.commit_with(&options) {
-            Ok(()) if !c.writes.is_empty() => c.end = self.now(),
+            Ok(()) if !c.writes.is_empty() || c.add > 0 => c.end = self.now(),
             // A snapshot.
             Ok(()) => c.end = begun,
             Err(e) => {
                 assert!(matches!(e, Error::Conflict { .. }), "{e}");
                 (c.what, c.end) = ("a transaction that failed", begun);
                 c.writes.clear();
+                c.add = 0;
             }
         }
         c
     }
 
+    /// Adds to the counter, sets it or reads it in a transaction.
+    fn on_counter(&self, tx: &Transaction, c: &mut Call, rng: &mut Rng) {
+        let set = c.writes.iter().find(|w| w.0 == COUNTER).map(|w| w.1);
+        let n = 1 + rng.below(9) as u32;
+        match rng.below(6) {
+            0..=3 => {
+                tx.merge_in(&self.counts, key(COUNTER), u64::from(n).to_le_bytes()).expect("merge");
+                c.add += n;
+            }
+            4 => {
+                tx.put_in(&self.counts, key(COUNTER), u64::from(n).to_le_bytes()).expect("put");
+                c.writes.retain(|w| w.0 != COUNTER);
+                c.writes.push((COUNTER, n));
+                c.add = 0;
+            }
+            _ => {
+                let seen = match rng.chance(2) {
+                    true => tx.get_in(&self.counts, key(COUNTER)).expect("get"),
+                    false => tx.range_in(&self.counts, ..).next().map(|pair| pair.expect("pair").1),
+                };
+                let before = count(seen).checked_sub(c.add).expect("its own operands");
+                match set {
+                    Some(set) => assert_eq!(before, set, "its own write"),
+                    None => c.reads.push((COUNTER, before)),
+                }
+            }
+        }
+    }
+
     /// Makes one call.
     fn call(&self, rng: &mut Rng) -> Call {
-        let mut c = Call { reads: vec![], writes: vec![], begin: 0, end: 0, what: "" };
-        let k = rng.below(KEYS as u64) as usize;
+        let mut c = Call { reads: vec![], writes: vec![], add: 0, begin: 0, end: 0, what: "" };
+        let k = rng.below(COUNTER as u64) as usize;
         let mut options = WriteOptions::default();
         if rng.chance(8) {
             options = options.durability(Durability::Sync);
         }
-        match rng.below(12) {
+        match rng.below(13) {
+            12 => {
+                let n = 1 + rng.below(9) as u32;
+                c.begin = self.now();
+                self.counts.merge(key(COUNTER), u64::from(n).to_le_bytes()).expect("merge");
+                (c.what, c.add) = ("merge", n);
+            }
             0..=2 => {
                 let v = self.fresh();
                 c.begin = self.now();
@@ -260,7 +319,7 @@ impl Recorder {
             }
             4..=5 => {
                 let mut batch = WriteBatch::new();
-                for k in 0..KEYS {
+                for k in 0..COUNTER {
                     if rng.chance(2) {
                         continue;
                     }
@@ -303,25 +362,31 @@ impl Recorder {
                 c.reads = found.into_iter().enumerate().collect();
             }
             _ => {
-                c.begin = self.now();
-                c.what = "snapshot";
-                let snapshot = self.db.snapshot();
-                // What it shows was so while it was made, whenever it is read.
-                c.end = self.now();
-                let side = snapshot.keyspace(&self.side);
-                for k in 0..KEYS {
-                    let s = if k < DEFAULT { &snapshot } else { &side };
-                    c.reads.push((k, number(s.get(key(k)).expect("get"))));
-                }
-                for (k, v) in c.reads.clone().into_iter().rev() {
-                    let s = if k < DEFAULT { &snapshot } else { &side };
-                    assert_eq!(number(s.get(key(k)).expect("get")), v, "a snapshot that changed");
-                }
+                self.read_a_snapshot(&mut c);
                 return c;
             }
         }
         c.end = self.now();
         c
+    }
+
+    /// Reads all keys of a snapshot, twice.
+    fn read_a_snapshot(&self, c: &mut Call) {
+        c.begin = self.now();
+        c.what = "snapshot";
+        let snapshot = self.db.snapshot();
+        // What it shows was so while it was made, whenever it is read.
+        c.end = self.now();
+        let side = snapshot.keyspace(&self.side);
+        c.reads.push((COUNTER, count(snapshot.keyspace(&self.counts).get(key(COUNTER)).expect("get"))));
+        for k in 0..COUNTER {
+            let s = if k < DEFAULT { &snapshot } else { &side };
+            c.reads.push((k, number(s.get(key(k)).expect("get"))));
+        }
+        for (k, v) in c.reads.clone().into_iter().skip(1).rev() {
+            let s = if k < DEFAULT { &snapshot } else { &side };
+            assert_eq!(number(s.get(key(k)).expect("get")), v, "a snapshot that changed");
+        }
     }
 
     /// Runs `threads` threads of `each` calls, and gives what they saw; the last call reads everything afterwards.
@@ -342,7 +407,7 @@ impl Recorder {
         // What is there in the end must be the end of the order too.
         let begin = self.now();
         let reads = self.state().into_iter().enumerate().collect();
-        calls.push(Call { reads, writes: vec![], begin, end: self.now(), what: "the end" });
+        calls.push(Call { reads, writes: vec![], add: 0, begin, end: self.now(), what: "the end" });
         calls
     }
 }

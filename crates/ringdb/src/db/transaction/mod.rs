@@ -6,6 +6,7 @@
 //! where the transaction happens. What the queue has forgotten is looked for in memtables and tables, without the lock
 //! (`validate`).
 
+mod own;
 mod range;
 mod take;
 mod update;
@@ -20,11 +21,11 @@ use super::keyspaces::KeyspaceState;
 use super::registered::Registered;
 use super::write::WriteSide;
 use crate::commit::{ReadSet, Write};
-use crate::key::{Kind, MAX_BATCH_BYTES, Prefix, check_limits};
-use crate::log::payload;
+use crate::key::{MAX_BATCH_BYTES, Prefix, check_limits};
 use crate::sync::{Mutex, lock};
 use crate::{Error, ReadOptions, Result, Value, WriteOptions};
 
+use own::Own;
 pub use range::TransactionRange;
 pub use take::ExtractIf;
 
@@ -34,9 +35,9 @@ pub use take::ExtractIf;
 /// it has read (keys that were asked for, absent ones too, and the parts of ranges that iterators went through) has
 /// been written since by anybody, in whatever way; else it fails with [`Error::Conflict`], of kind
 /// [`crate::ErrorKind::Retry`], nothing is written, and running it again reads what is there then. Writes of keys that
-/// were not read never conflict. So committed transactions, and all other writes and snapshots, are as if each had
-/// happened alone, in the order of their commits; a transaction that has begun after a commit has returned sees it.
-/// One that writes nothing cannot fail: it is a snapshot.
+/// were not read never conflict, merges ([`Transaction::merge`]) neither. So committed transactions, and all other
+/// writes and snapshots, are as if each had happened alone, in the order of their commits; a transaction that has begun
+/// after a commit has returned sees it. One that writes nothing cannot fail: it is a snapshot.
 ///
 /// Nobody is blocked: until its commit a transaction holds no lock. Dropped without a commit, it has done nothing. It
 /// keeps the store open, and the versions that it sees from being compacted away; what it has read and written is in
@@ -87,8 +88,7 @@ pub struct Transaction {
 /// What it has done so far. Keys are internal keys.
 #[derive(Default)]
 struct Tracked {
-    /// `None`: deleted.
-    writes: BTreeMap<Vec<u8>, Option<Value>>,
+    writes: BTreeMap<Vec<u8>, Own>,
     /// Bytes of the batch that they become, about.
     bytes: usize,
     keys: BTreeSet<Vec<u8>>,
@@ -137,12 +137,18 @@ impl Db {
 
 impl Tracked {
     fn write(&mut self, key: Vec<u8>, value: Option<&[u8]>) -> Result<()> {
-        let bytes = key.len() + value.map_or(0, <[u8]>::len) + 32;
+        self.take_room(key.len() + value.map_or(0, <[u8]>::len))?;
+        self.writes.insert(key, Own::set(value));
+        Ok(())
+    }
+
+    /// Counts the bytes of a key and what is written of it.
+    fn take_room(&mut self, bytes: usize) -> Result<()> {
+        let bytes = bytes + 32;
         if bytes > MAX_BATCH_BYTES - self.bytes.min(MAX_BATCH_BYTES) {
-            return Err(Error::Invalid(format!("a transaction writes at most {MAX_BATCH_BYTES} bytes")));
+            return Err(too_much());
         }
         self.bytes += bytes;
-        self.writes.insert(key, value.map(Value::copy_from));
         Ok(())
     }
 
@@ -151,6 +157,10 @@ impl Tracked {
             self.keyspaces.push(Arc::clone(keyspace));
         }
     }
+}
+
+fn too_much() -> Error {
+    Error::Invalid(format!("a transaction writes at most {MAX_BATCH_BYTES} bytes"))
 }
 
 fn internal(prefix: &Prefix, key: &[u8]) -> Vec<u8> {
@@ -172,9 +182,13 @@ impl Transaction {
     /// As [`Db::get`]; [`Error::Invalid`] for a keyspace of another store.
     pub fn get_in(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = key.as_ref();
-        match self.look(keyspace, key)? {
-            Some(own) => Ok(own),
-            None => keyspace.get_at(key, Some(&self.moment), &ReadOptions::default()),
+        let stored = || keyspace.get_at(key, Some(&self.moment), &ReadOptions::default());
+        match self.look(keyspace, key, Own::needs_store)? {
+            None => stored(),
+            Some(own) => {
+                let stored = if own.needs_store() { stored()? } else { None };
+                own.value(&internal(&keyspace.state().prefix, key), stored)
+            }
         }
     }
 
@@ -192,8 +206,9 @@ impl Transaction {
     /// As [`Transaction::get_in`].
     pub fn contains_key_in(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        if let Some(own) = self.look(keyspace, key)? {
-            return Ok(own.is_some());
+        if let Some(own) = self.look(keyspace, key, |_| false)? {
+            // A key with an operand is there.
+            return Ok(own.is_there());
         }
         let seq = Some(self.moment.seq);
         let views = keyspace.views(seq)?;
@@ -219,29 +234,36 @@ impl Transaction {
         keys: &[K],
     ) -> Result<Vec<Option<Value>>> {
         let mut out = Vec::with_capacity(keys.len());
-        let mut missing: Vec<(usize, &[u8])> = Vec::new();
+        let prefix = &keyspace.state().prefix;
+        let mut missing: Vec<(usize, &[u8], Option<Own>)> = Vec::new();
         for (i, key) in keys.iter().enumerate() {
-            let own = self.look(keyspace, key.as_ref())?;
-            if own.is_none() {
-                missing.push((i, key.as_ref()));
+            let key = key.as_ref();
+            match self.look(keyspace, key, Own::needs_store)? {
+                Some(own) if !own.needs_store() => out.push(own.value(&internal(prefix, key), None)?),
+                own => {
+                    missing.push((i, key, own));
+                    out.push(None);
+                }
             }
-            out.push(own.flatten());
         }
-        let asked: Vec<&[u8]> = missing.iter().map(|(_, key)| *key).collect();
+        let asked: Vec<&[u8]> = missing.iter().map(|(_, key, _)| *key).collect();
         let found = keyspace.multi_get_at(&asked, Some(&self.moment), &ReadOptions::default())?;
-        for ((i, _), value) in missing.into_iter().zip(found) {
-            out[i] = value;
+        for ((i, key, own), stored) in missing.into_iter().zip(found) {
+            out[i] = match own {
+                None => stored,
+                Some(own) => own.value(&internal(prefix, key), stored)?,
+            };
         }
         Ok(out)
     }
 
-    /// What the transaction itself has written of a key (`Some(None)`: deleted it). If nothing, the key counts as read.
-    fn look(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Option<Value>>> {
+    /// What the transaction itself has written of a key. If nothing, or `reads` says so, the key counts as read.
+    fn look(&self, keyspace: &Keyspace, key: &[u8], reads: impl Fn(&Own) -> bool) -> Result<Option<Own>> {
         self.check(keyspace)?;
         let key = internal(&keyspace.state().prefix, key);
         let mut tracked = lock(&self.tracked);
         let own = tracked.writes.get(&key).cloned();
-        if own.is_none() && !tracked.keys.contains(&key) {
+        if own.as_ref().is_none_or(reads) && !tracked.keys.contains(&key) {
             tracked.keys.insert(key);
         }
         Ok(own)
@@ -319,7 +341,7 @@ impl Transaction {
         }
         let core = self.keyspace.core();
         core.check_open()?;
-        let tracked = std::mem::take(&mut *lock(&self.tracked));
+        let mut tracked = std::mem::take(&mut *lock(&self.tracked));
         if tracked.writes.is_empty() {
             return Ok(());
         }
@@ -329,13 +351,19 @@ impl Transaction {
         core.health.check_writable()?;
         tracked.keyspaces.iter().try_for_each(|k| k.check())?;
         let durability = options.durability.unwrap_or(core.options.durability);
-        let mut ops = Vec::with_capacity(tracked.bytes);
-        for (key, value) in &tracked.writes {
-            let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
-            payload::encode_internal(&mut ops, kind, key, value.as_deref().unwrap_or_default());
+        let (mut ops, mut count) = (Vec::with_capacity(tracked.bytes), 0);
+        let lives = core.keyspaces.lives();
+        for (key, own) in &mut tracked.writes {
+            if let Some(lives) = &lives {
+                own.check_lives(lives, key)?;
+            }
+            count += own.encode(&mut ops, key);
+            // Operands that became one may be longer than they were.
+            if ops.len() > MAX_BATCH_BYTES {
+                return Err(too_much());
+            }
         }
         let ops = core.stamped(&ops, false)?;
-        let count = tracked.writes.len() as u32;
         let write = Write { parts: &[&ops], count, batches: 1, single: None };
         let reads = ReadSet::new(tracked.keys, tracked.ranges);
         store.admit(&write)?;

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use super::{Tracked, Transaction};
+use super::{Own, Tracked, Transaction};
 use crate::db::iter::internal_bounds;
 use crate::db::keyspace::Keyspace;
 use crate::key::Prefix;
@@ -119,28 +119,31 @@ impl TransactionRange<'_> {
         };
         let own_first =
             if from == From::Front { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater };
-        let taken = match order {
-            Some(std::cmp::Ordering::Equal) => {
-                *snapshots = None;
-                own
-            }
-            Some(order) if order == own_first => own,
-            Some(_) => snapshots.take().map(|(key, value)| (key, Some(value))),
-            None => own.or_else(|| snapshots.take().map(|(key, value)| (key, Some(value)))),
+        let (own, theirs) = match order {
+            Some(std::cmp::Ordering::Equal) => (own, snapshots.take()),
+            Some(order) if order == own_first => (own, None),
+            Some(_) => (None, snapshots.take()),
+            None if own.is_some() => (own, None),
+            None => (None, snapshots.take()),
         };
-        self.count_as_read(&mut tracked, from, taken.as_ref().map(|(key, _)| key.as_slice()));
+        let key = own.as_ref().map(|(key, _)| key).or(theirs.as_ref().map(|(key, _)| key)).cloned();
+        self.count_as_read(&mut tracked, from, key.as_deref());
         drop(tracked);
-        if let Some((key, _)) = &taken {
-            match from {
-                From::Front => self.lower = Bound::Excluded(key.clone()),
-                From::Back => self.upper = Bound::Excluded(key.clone()),
-            }
+        let Some(key) = key else { return Ok(None) };
+        match from {
+            From::Front => self.lower = Bound::Excluded(key.clone()),
+            From::Back => self.upper = Bound::Excluded(key.clone()),
         }
-        Ok(taken)
+        let stored = theirs.map(|(_, value)| value);
+        let value = match own {
+            None => stored,
+            Some((_, own)) => own.value(&key, stored)?,
+        };
+        Ok(Some((key, value)))
     }
 
     /// The transaction's own write that comes next from an end.
-    fn own(&self, tracked: &Tracked, from: From) -> Option<(Vec<u8>, Option<Value>)> {
+    fn own(&self, tracked: &Tracked, from: From) -> Option<(Vec<u8>, Own)> {
         let bound = |b: &Bound<Vec<u8>>| match b {
             Bound::Included(k) | Bound::Excluded(k) => Some(k.clone()),
             Bound::Unbounded => None,

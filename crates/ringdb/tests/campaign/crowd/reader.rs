@@ -10,7 +10,7 @@ use super::Shared;
 use super::ledger::{Found, KEYS, Numbers, WRITERS};
 use super::life::ROUNDS;
 use super::ways::{Task, Ways};
-use super::writer::{TICKETS, expected, mark};
+use super::writer::{MERGED, TICKETS, expected, mark, merged};
 use crate::support::Rng;
 
 /// Snapshots that a reader holds at most.
@@ -145,13 +145,16 @@ type Marks = (Found, [u64; WRITERS]);
 fn marks(ways: &Ways<'_>, there: &Snapshot, counts: &[String]) -> Result<std::result::Result<Marks, String>> {
     let all = ways.values(there, counts)?;
     let mut found = Found::default();
-    let mut tickets = Vec::new();
+    let (mut tickets, mut transactions) = (Vec::new(), Vec::new());
     for (w, of) in found.iter_mut().enumerate() {
         let keys: Vec<String> = (1..=ROUNDS).map(|n| mark(w, n)).collect();
         let marks = ways.values(there, &keys)?;
         for (n, mark) in (1..).zip(marks).filter_map(|(n, mark)| Some((n, mark?))) {
             of.insert(n);
-            tickets.extend(mark.get(8..16).map(|t| number(Some(&t.into()))));
+            if let Some(ticket) = mark.get(8..16) {
+                tickets.push(number(Some(&ticket.into())));
+                transactions.push(merged(w, n));
+            }
         }
     }
     tickets.sort_unstable();
@@ -159,7 +162,27 @@ fn marks(ways: &Ways<'_>, there: &Snapshot, counts: &[String]) -> Result<std::re
     if !tickets.iter().copied().eq(1..=newest) {
         return Ok(Err(format!("transactions have taken the tickets {tickets:?}, the newest is {newest}")));
     }
+    if let Err(e) = listed(ways, there, transactions)? {
+        return Ok(Err(e));
+    }
     Ok(Ok((found, [0, 1, 2].map(|w| number(all[w].as_ref())))))
+}
+
+/// Each transaction that is there has merged itself into the list, once.
+fn listed(
+    ways: &Ways<'_>,
+    there: &Snapshot,
+    mut expect: Vec<String>,
+) -> Result<std::result::Result<(), String>> {
+    let list = ways.get(there, MERGED)?.unwrap_or_default();
+    let list = String::from_utf8_lossy(&list);
+    let mut found: Vec<&str> = list.split(',').filter(|one| !one.is_empty()).collect();
+    found.sort_unstable();
+    expect.sort_unstable();
+    if found != expect {
+        return Ok(Err(format!("transactions {expect:?} are there, and {found:?} have merged themselves")));
+    }
+    Ok(Ok(()))
 }
 
 /// An old snapshot shows what it did, and its iterator goes on in it.

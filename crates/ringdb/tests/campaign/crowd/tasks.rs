@@ -8,7 +8,7 @@ use ringdb::{Db, Durability, Env, Error, ErrorKind, Keyspace, WriteBatch, WriteF
 use super::ledger::{Found, Numbers};
 use super::life::Life;
 use super::ways::{Task, block_on};
-use super::writer::{batch, one, work};
+use super::writer::{batch, both, one, work};
 use super::{Shared, mend};
 use crate::support::Rng;
 
@@ -82,7 +82,7 @@ struct Writer<'a> {
 /// Writes until all is written, the store has stopped, or something is wrong.
 pub fn write(life: &Shared, db: &Db, w: usize) -> Result<(), String> {
     let rng = Rng(life.seed ^ (w as u64) << 40 ^ 0x7A5C);
-    let Some(both) = life.patiently("a keyspace", db, || db.keyspace("both"))? else { return Ok(()) };
+    let Some(both) = life.patiently("a keyspace", db, || both(db))? else { return Ok(()) };
     let mut writer = Writer { life, db, both, w, n: 0, rng, failures: 0 };
     let last = writer.rng.below(BURST);
     while writer.n + 1 + last < life.rounds {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringdb::{Db, Durability, Env, Error, ErrorKind, Keyspace, WriteBatch, WriteOptions};
+use ringdb::{Db, Durability, Env, Error, ErrorKind, Keyspace, KeyspaceOptions, WriteBatch, WriteOptions};
 
 use super::ledger::{Ack, KEYS, Numbers};
 use super::reader::number;
@@ -51,6 +51,19 @@ pub fn batch(w: usize, n: u64, rng: &mut Rng, both: &Keyspace) -> WriteBatch {
 /// have taken different ones, without a gap.
 pub const TICKETS: &str = "tickets";
 
+/// The key into which each transaction merges its writer and its number, without reading it.
+pub const MERGED: &str = "merged";
+
+/// What a transaction merges there.
+pub fn merged(w: usize, n: u64) -> String {
+    format!("{w}.{n}")
+}
+
+/// The keyspace that all write to.
+pub fn both(db: &Db) -> ringdb::Result<Keyspace> {
+    db.keyspace_with("both", &KeyspaceOptions::default().with_merge_operator("append:,"))
+}
+
 /// The same as a transaction, run until no other is ahead of it.
 fn transact(
     life: &Shared,
@@ -72,6 +85,7 @@ fn transact(
         tx.delete(format!("{w}/{:02}", (n + 1) % KEYS))?;
         tx.put_in(both, format!("{w}/count"), n.to_le_bytes())?;
         tx.put_in(both, mark(w, n), [n.to_le_bytes(), ticket.to_le_bytes()].concat())?;
+        tx.merge_in(both, MERGED, merged(w, n))?;
         if rng.chance(6) {
             // Nothing is left of one that is not committed.
             tx.put_in(both, TICKETS, (ticket + 1000).to_le_bytes())?;
@@ -87,7 +101,7 @@ fn transact(
 /// Writes until all is written, the store has stopped, or something is wrong.
 pub fn write(life: &Shared, db: &Db, w: usize) -> Result<(), String> {
     let mut rng = Rng(life.seed ^ (w as u64) << 40);
-    let Some(both) = life.patiently("a keyspace", db, || db.keyspace("both"))? else { return Ok(()) };
+    let Some(both) = life.patiently("a keyspace", db, || both(db))? else { return Ok(()) };
     for n in 1..=life.rounds {
         if !one(life, db, (w, n), &mut rng, &both)? || !work(life, db, &mut rng)? {
             return Ok(());
