@@ -73,6 +73,7 @@ mod cache;
 mod coding;
 mod commit;
 mod compaction;
+mod compaction_filter;
 mod cursor;
 mod db;
 mod env;
@@ -113,6 +114,7 @@ mod table;
 mod value;
 
 pub use bounds::KeyRange;
+pub use compaction_filter::{CompactionFilter, FilterContext, FilterDecision};
 pub use db::{
     BackupOptions, BackupReport, Backups, Cursor, Db, ExportReport, Exported, ExtractIf, FileFormat,
     FormatReport, Generation, GetFuture, Ingester, Iter, Keys, Keyspace, MultiGetFuture, MultiGetStream,

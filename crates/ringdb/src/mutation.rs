@@ -50,6 +50,8 @@ mutations! {
     DropTombstones "drop-tombstones",
     /// Compactions drop what has expired while older versions lie deeper.
     DropExpired "drop-expired",
+    /// Compactions drop what a compaction filter removes while older versions lie deeper.
+    DropFiltered "drop-filtered",
     /// After a recovery numbers are given out again that the log has used.
     ReuseSequenceNumbers "reuse-sequence-numbers",
     /// After a sync of the store's directory has failed, a later one that succeeds is believed.

@@ -8,6 +8,8 @@ mod life;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::compaction_filter::CompactionFilter;
+use crate::compaction_filter::registry::FilterRegistry;
 use crate::operator::MergeOperator;
 use crate::operator::registry::Registry;
 
@@ -125,6 +127,8 @@ pub struct Options {
     given: u32,
     /// Merge operators besides those that are built in.
     operators: Registry,
+    /// Compaction filters.
+    filters: FilterRegistry,
 }
 
 impl Default for Options {
@@ -149,6 +153,7 @@ impl Default for Options {
             socket: cfg!(feature = "socket"),
             given: 0,
             operators: Registry::default(),
+            filters: FilterRegistry::default(),
         }
     }
 }
@@ -199,6 +204,7 @@ macro_rules! fields {
                 let default = Options::default();
                 let mut all = below;
                 all.operators.extend(self.operators.clone());
+                all.filters.extend(self.filters.clone());
                 if self.has(Field::io) || self.io != default.io {
                     all = all.with_io(self.io.clone());
                 }
@@ -272,6 +278,24 @@ impl Options {
         &self.operators
     }
 
+    /// Registers a compaction filter, for this open: it decides which entries compactions keep in the keyspaces that
+    /// have it ([`KeyspaceOptions::with_compaction_filter`]). One of the same name that was registered before is
+    /// replaced.
+    ///
+    /// A store opens without the filters of its keyspaces, too. Then all entries are kept.
+    ///
+    /// See [`crate::CompactionFilter`] for an example.
+    #[must_use]
+    pub fn register_compaction_filter(mut self, filter: impl CompactionFilter) -> Self {
+        self.filters.add(Arc::new(filter));
+        self
+    }
+
+    /// The compaction filters that are registered.
+    pub(crate) fn filters(&self) -> &FilterRegistry {
+        &self.filters
+    }
+
     fn give(mut self, field: Field) -> Self {
         self.given |= 1 << field as u32;
         self
@@ -291,6 +315,7 @@ impl Options {
             block_bytes: is("block_bytes").then_some(self.block_bytes),
             filter_bits_per_key: is("filter_bits_per_key").then_some(self.filter_bits_per_key),
             merge_operator: None,
+            compaction_filter: None,
             time_to_live: is("time_to_live").then_some(self.time_to_live),
         }
     }
@@ -310,6 +335,7 @@ impl Options {
         check_block_bytes(self.block_bytes)?;
         check_filter_bits(self.filter_bits_per_key)?;
         life::check(self.time_to_live)?;
+        self.filters.validate()?;
         if self.log_segment_bytes != 0
             && !(MIN_SEGMENT_BYTES..=MAX_SEGMENT_BYTES).contains(&self.log_segment_bytes)
         {

@@ -107,6 +107,10 @@ pub struct Stats {
     pub compaction_read_bytes: u64,
     /// Bytes written by compactions.
     pub compaction_written_bytes: u64,
+    /// Entries that compaction filters have removed.
+    pub compaction_filter_removed: u64,
+    /// Entries whose value compaction filters have changed.
+    pub compaction_filter_changed: u64,
     /// Microseconds that writers were delayed by backpressure.
     pub write_delay_us: u64,
     /// Writes that were delayed.
@@ -119,7 +123,8 @@ pub struct Stats {
     /// Tables that cannot be read, wholly or in part, as far as that is known: reads of keys that need them fail,
     /// compactions leave them alone.
     pub damaged_tables: Vec<DamagedTable>,
-    /// The last failure of a compaction that did not stop the store: because of a damaged table.
+    /// The last failure of a compaction that did not stop the store: because of a damaged table, or of a compaction
+    /// filter (entries that it did not decide on were kept).
     pub background_error: Option<String>,
     /// Such failures.
     pub background_errors: u64,

@@ -44,7 +44,7 @@ pub const ORDERS: &[Order] = &[
             "sim",
             "sync error",
             "stop key",
-            "store_dir operator expiry",
+            "store_dir operator expiry compaction_filter",
             "options",
             "stats",
             "cursor cache files",

@@ -114,12 +114,16 @@ fn describe_settings(k: &Fields) -> String {
         "" => String::new(),
         name => format!("; merge operator {}", name.escape_debug()),
     };
+    let filter = match k.text("compaction_filter") {
+        "" => String::new(),
+        name => format!("; compaction filter {}", name.escape_debug()),
+    };
     let life = match k.text("time_to_live") {
         "" | "0 ms" => String::new(),
         life => format!("; time to live {life}"),
     };
     format!(
-        "{}: compression {}, last level {}; blocks of {}; {} filter bits a key{operator}{life}",
+        "{}: compression {}, last level {}; blocks of {}; {} filter bits a key{operator}{filter}{life}",
         k.text("keyspace").escape_debug(),
         k.text("compression"),
         k.text("last_level_compression"),

@@ -73,6 +73,6 @@ pub(crate) fn flush<T: CompactionEnv>(store: &T, cancel: &AtomicBool) -> Result<
     work.written_bytes = metas.iter().map(|m| m.file_bytes).sum();
     let ranges =
         RangeChange { applied: visibility.applied(), ..range_change(&listed, flushed_ranges, views) };
-    install(store, Change { flushed, removed: vec![], added: vec![], ranges }, 0, metas, vec![pending])?;
+    install(store, Change { flushed, ranges, ..Change::default() }, 0, metas, vec![pending])?;
     Ok(Some(work))
 }

@@ -111,8 +111,14 @@ impl Run {
             self.write_operands(out)?;
             return Ok(false);
         };
-        let seq = if bottom.is(&self.key) { self.lowest } else { self.newest };
-        self.write(seq, Kind::Put, &made, out)?;
+        let (bottom, new_key) = (bottom.is(&self.key), std::mem::take(&mut self.new_key));
+        let seq = if bottom { self.lowest } else { self.newest };
+        match &out.filtering {
+            Some(_) if new_key => {
+                out.add_passed(&self.key, seq, Kind::Put, &made, bottom && self.stripe == 0)?;
+            }
+            _ => out.add(&self.key, seq, Kind::Put, &made, new_key)?,
+        }
         Ok(true)
     }
 

@@ -5,6 +5,7 @@
 //! - [`flush`]: memtables into tables.
 //! - [`pick`]: what to compact next, pure functions on the tables' descriptions.
 //! - [`run`]: merges, split over several threads.
+//! - [`filtering`]: what compaction filters remove and change.
 //! - [`fold`]: operands of merge operators become fewer, or values.
 //! - [`visibility`]: which versions are kept.
 //! - [`watch`]: how far a compaction is.
@@ -14,6 +15,7 @@
 //! then the view is switched; only then are inputs marked obsolete, to be deleted with their last reader.
 
 pub(crate) mod backpressure;
+mod filtering;
 pub(crate) mod flush;
 mod fold;
 pub(crate) mod helpers;
@@ -34,6 +36,7 @@ use engineswap::Io;
 
 pub(crate) use self::memory::Memory;
 use crate::cache::Charge;
+use crate::compaction_filter::registry::Filters;
 use crate::cursor::Cursor;
 use crate::key::Seq;
 use crate::operator::registry::Operator;
@@ -67,6 +70,20 @@ pub(crate) struct Change<T> {
     /// Tables that come, with their levels. A table in both lists moves.
     pub added: Vec<(usize, Arc<T>)>,
     pub ranges: RangeChange,
+    /// A compaction filter has removed or changed what snapshots see: those that are open must not notice.
+    pub filtered: bool,
+}
+
+impl<T> Default for Change<T> {
+    fn default() -> Self {
+        Change {
+            flushed: 0,
+            removed: Vec::new(),
+            added: Vec::new(),
+            ranges: RangeChange::default(),
+            filtered: false,
+        }
+    }
 }
 
 /// What a change means for the range tombstones. Those that no table needs after it go too, unasked.
@@ -116,6 +133,10 @@ pub(crate) trait CompactionEnv: Send + Sync + 'static {
     fn dropped_keyspaces(&self) -> Vec<u32>;
     /// The merge operator for an internal key.
     fn operator(&self, _internal: &[u8]) -> Option<Operator> {
+        None
+    }
+    /// The compaction filters of the keyspaces, if any can have one.
+    fn filters(&self) -> Option<&Filters> {
         None
     }
     /// A file number that was never given out before.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use engineswap::{Io, Purpose};
 
 use super::CompactionEnv;
+use super::filtering::Filtering;
 use super::memory::Memory;
 use super::pick::{LAST, cuts};
 use crate::Result;
@@ -71,6 +72,7 @@ pub(crate) struct Outputs<'a, T: CompactionEnv> {
     settings: Arc<SettingsMap>,
     region: usize,
     last_level: bool,
+    pub(super) filtering: Option<Filtering>,
 }
 
 impl<'a, T: CompactionEnv> Outputs<'a, T> {
@@ -111,6 +113,7 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
             settings,
             region: 0,
             last_level: level == LAST,
+            filtering: None,
         }
     }
 

@@ -4,6 +4,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
+use super::filtering::Filtering;
 use super::fold::{Fold, Met};
 use super::helpers::Helpers;
 use super::input::{RunScan, split_keys};
@@ -13,6 +14,7 @@ use super::pick::{LEVELS, Merge, Pick};
 use super::visibility::{Fate, Visibility};
 use super::watch::Watch;
 use super::{Change, CompactionEnv, Levels, RangeChange};
+use crate::compaction_filter::registry::{FilterMap, Filters};
 use crate::cursor::Cursor;
 use crate::expiry;
 use crate::key::{Kind, Seq};
@@ -136,7 +138,12 @@ pub(crate) fn copy_visible<T: CompactionEnv>(
                 cursor.load_value()?;
                 fold.stop(out)?;
                 let value = if kind == Kind::Delete { &[] } else { cursor.value() };
-                out.add(cursor.key(), seq, kind, value, visibility.is_new_key())?;
+                match &out.filtering {
+                    Some(_) if visibility.is_new_key() => {
+                        out.add_passed(cursor.key(), seq, kind, value, visibility.is_lowest())?;
+                    }
+                    _ => out.add(cursor.key(), seq, kind, value, visibility.is_new_key())?,
+                }
             }
             fate => {
                 cursor.load_value()?;
@@ -193,26 +200,27 @@ pub(crate) fn run<T: CompactionEnv>(
     let removed = pick.inputs().into_iter().map(|(l, t)| (l, Arc::clone(t))).collect();
     match pick {
         Pick::Delete(..) => {
-            store.install(Change { flushed: 0, removed, added: vec![], ranges: RangeChange::default() })?;
+            store.install(Change { removed, ..Change::default() })?;
             Ok(JobStats::default())
         }
         Pick::Move { to, tables, .. } => {
             let added = tables.iter().map(|t| (*to, Arc::clone(t))).collect();
-            store.install(Change { flushed: 0, removed, added, ranges: RangeChange::default() })?;
+            store.install(Change { removed, added, ..Change::default() })?;
             Ok(JobStats { moved: tables.len() as u64, ..JobStats::default() })
         }
         Pick::Merge(merge) => {
             let merged = merge_tables(store, merge, levels, table_bytes, helpers, watch)?;
             let ranges = RangeChange { applied: merged.applied, ..RangeChange::default() };
-            let change = Change { flushed: 0, removed, added: vec![], ranges };
+            let change = Change { removed, ranges, filtered: merged.filtered, ..Change::default() };
             install(&**store, change, merge.output, merged.metas, merged.pending)?;
             Ok(merged.work)
         }
     }
 }
 
-/// What one part of a merge gives: its tables, and up to which number range tombstones were applied to them.
-type Part = Result<(Vec<TableMeta>, PendingFiles, Seq)>;
+/// What one part of a merge gives: its tables, up to which number range tombstones were applied to them, and whether a
+/// filter has removed or changed something.
+type Part = Result<(Vec<TableMeta>, PendingFiles, Seq, bool)>;
 
 /// What a merge gives.
 struct Merged {
@@ -220,6 +228,7 @@ struct Merged {
     pending: Vec<PendingFiles>,
     /// Range tombstones up to this number were applied to all of it.
     applied: Seq,
+    filtered: bool,
     work: JobStats,
 }
 
@@ -232,6 +241,7 @@ struct MergeParts<T: CompactionEnv> {
     splits: Vec<Vec<u8>>,
     bottom: Bottom,
     ranges: Arc<RangeState>,
+    filters: Option<Arc<FilterMap>>,
     readable: Vec<Seq>,
     table_bytes: u64,
     /// Bytes and entries that a part is expected to have.
@@ -264,6 +274,7 @@ impl<T: CompactionEnv> MergeParts<T> {
         let to = self.splits.get(i).map(Vec::as_slice);
         let mut out =
             Outputs::new(store, self.output, self.table_bytes, self.expected, purpose::COMPACTION_WRITE);
+        out.filtering = self.filters.clone().map(|map| Filtering::new(map, self.output));
         let mut visibility =
             Visibility::new(self.readable.clone(), store.dropped_keyspaces()).with_ranges(&self.ranges);
         let runs = RunScan::of_inputs(store, &self.inputs, from, to, Memory::of(store.options()));
@@ -277,17 +288,20 @@ impl<T: CompactionEnv> MergeParts<T> {
         let n =
             copy_visible(&mut cursor, to, &mut visibility, &mut bottom, &mut out, |n| self.watch.step(n))?;
         self.entries.fetch_add(n, Relaxed);
+        let filtering = out.filtering.take();
+        let filtered = filtering.is_some_and(|f| f.tell(store.filters()));
         let (metas, pending) = out.finish()?;
-        Ok((metas, pending, visibility.applied()))
+        Ok((metas, pending, visibility.applied(), filtered))
     }
 
     /// What all parts gave, in key order; the first error if one has failed.
     fn take(&self) -> Result<Merged> {
         let (mut metas, mut pending, mut error) = (Vec::new(), Vec::new(), None);
-        let mut applied = self.ranges.through;
+        let (mut applied, mut filtered) = (self.ranges.through, false);
         for part in lock(&self.results).drain(..) {
             match part {
-                Some(Ok((m, files, seq))) => {
+                Some(Ok((m, files, seq, changed))) => {
+                    filtered |= changed;
                     metas.extend(m);
                     pending.push(files);
                     applied = applied.min(seq);
@@ -302,7 +316,7 @@ impl<T: CompactionEnv> MergeParts<T> {
         if pending.len() < self.count() {
             return Err(Error::Invalid("a part of a compaction ended without a result".into()));
         }
-        Ok(Merged { metas, pending, applied, work: JobStats::default() })
+        Ok(Merged { metas, pending, applied, filtered, work: JobStats::default() })
     }
 }
 
@@ -342,6 +356,7 @@ fn merge_tables<T: CompactionEnv>(
         splits,
         bottom: Bottom::below(levels, merge.output),
         ranges,
+        filters: store.filters().and_then(Filters::now),
         readable: store.views(),
         table_bytes,
         expected: (read_bytes / count as u64, read_entries),

@@ -22,6 +22,7 @@ use super::pick::{
 use super::run::{JobStats, run};
 use super::watch::Watch;
 use super::{CompactionEnv, Levels};
+use crate::compaction_filter::registry::{FilterMap, Filters};
 use crate::env::Join;
 use crate::key::Seq;
 use crate::settings::{SettingsMap, TableSettings};
@@ -101,6 +102,33 @@ struct Request {
     seq: Seq,
     /// What had expired when it was begun goes; not what expires meanwhile, so that it comes to an end.
     now: u64,
+    /// Of the keyspaces in the range when it was begun; tables with lower numbers have not passed them.
+    filters: Option<(Arc<FilterMap>, u64)>,
+    begun: bool,
+}
+
+impl Request {
+    /// To be called when its turn has come. False: what is running has to end first. It may write tables that did not
+    /// pass the filters of now.
+    fn begin<T: CompactionEnv>(&mut self, store: &T, now: u64, running: bool) -> bool {
+        if !self.begun {
+            let filters = store.filters().and_then(Filters::now);
+            let filters = filters.filter(|f| f.reach(&self.from, self.to.as_deref()));
+            if filters.is_some() && running {
+                return false;
+            }
+            self.filters = filters.map(|f| (f, store.new_file_number()));
+            (self.now, self.begun) = (now, true);
+        }
+        true
+    }
+
+    /// What its compactions are picked by.
+    fn context(&self, context: &PickContext) -> PickContext {
+        let (filters, unpassed_below) = self.filters.clone().unzip();
+        let unpassed_below = unpassed_below.unwrap_or(0);
+        PickContext { now: self.now.min(context.now), filters, unpassed_below, ..context.clone() }
+    }
 }
 
 /// What somebody waits for.
@@ -309,6 +337,8 @@ impl Scheduler {
                 to: to.map(<[u8]>::to_vec),
                 seq,
                 now: u64::MAX,
+                filters: None,
+                begun: false,
             });
             id
         };
@@ -535,7 +565,8 @@ impl Scheduler {
     }
 
     fn next_job<T: CompactionEnv>(&self, store: &T, pause: &mut Duration) -> Option<Job<T>> {
-        let mut state = lock(&self.work);
+        let mut guard = lock(&self.work);
+        let state = &mut *guard;
         state.offers.retain(|o| !o.is_taken());
         if let Some(offer) = state.offers.first() {
             return Some(Job::Help(Arc::clone(offer)));
@@ -549,11 +580,12 @@ impl Scheduler {
         let mut next = None;
         // Nothing else is begun while a request waits, so that it comes to its turn.
         let requested = !state.requests.is_empty();
-        if let Some(r) = state.requests.front_mut() {
-            r.now = r.now.min(context.now);
-        }
-        while let (None, Some(r)) = (&next, state.requests.front()) {
-            let context = PickContext { now: r.now.min(context.now), ..context.clone() };
+        let running = state.compactions > 0;
+        while let (None, Some(r)) = (&next, state.requests.front_mut()) {
+            if !r.begin(store, context.now, running) {
+                return None;
+            }
+            let context = r.context(&context);
             let range = (r.from.as_slice(), r.to.as_deref());
             match pick_manual(&levels, &shape, &state.busy, &context, range, r.seq) {
                 Manual::Pick(p) => next = Some(p),
@@ -591,6 +623,7 @@ fn pick_context<T: CompactionEnv>(store: &T, quiet: bool) -> PickContext {
         ranges,
         quiet,
         now: store.wall_clock(),
+        ..PickContext::default()
     }
 }
 

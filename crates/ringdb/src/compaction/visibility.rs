@@ -54,6 +54,8 @@ pub(crate) struct Visibility {
     stripe: usize,
     /// What was kept last are operands: what follows in the stripe is seen with them.
     open: bool,
+    /// No older version of the key than the last that was kept can lie anywhere.
+    lowest: bool,
     /// The whole key is dropped: its keyspace is.
     in_dropped: bool,
     /// The prefix of the last keyspace that was looked up.
@@ -81,6 +83,7 @@ impl Visibility {
             new_key: false,
             stripe,
             open: false,
+            lowest: false,
             in_dropped: false,
             looked_up: None,
             ranges: None,
@@ -149,11 +152,13 @@ impl Visibility {
         self.new_key = self.stripe == usize::MAX;
         self.stripe = stripe;
         self.open = kind == Kind::Merge;
+        self.lowest = false;
         if self.open && stripe < self.views.len() {
             return Fate::Operand(stripe, if stripe == 0 && may_be_0 { 0 } else { seq });
         }
         // Older versions of the key that follow are in this oldest stripe too: none of them is kept.
         if stripe == 0 && bottom(key) {
+            self.lowest = true;
             return match kind {
                 Kind::Delete => Fate::Drop,
                 _ if may_be_0 => Fate::Keep(0),
@@ -167,6 +172,12 @@ impl Visibility {
     #[inline]
     pub fn is_new_key(&self) -> bool {
         self.new_key
+    }
+
+    /// Whether a tombstone in the place of the version that was kept last would hide nothing.
+    #[inline]
+    pub fn is_lowest(&self) -> bool {
+        self.lowest
     }
 
     /// Index of the oldest view that sees `seq`.

@@ -14,6 +14,7 @@ use super::version_set::VersionSet;
 use super::view::Views;
 use crate::cache::{Cache, Charge, Owner};
 use crate::compaction::{Change, CompactionEnv, Frozen, Levels};
+use crate::compaction_filter::registry::Filters;
 use crate::files::FileKind;
 use crate::key::Seq;
 use crate::memtable::{MemCursor, Memtable};
@@ -91,6 +92,10 @@ impl CompactionEnv for StoreCompactionEnv {
 
     fn operator(&self, internal: &[u8]) -> Option<Operator> {
         self.keyspaces.operators().of_key(internal)
+    }
+
+    fn filters(&self) -> Option<&Filters> {
+        Some(self.keyspaces.filters())
     }
 
     fn wall_clock(&self) -> u64 {

@@ -19,8 +19,9 @@ impl Views {
     /// The newest version of a key as of a snapshot (`None`: as of now), if memory has it.
     pub(super) fn look(&self, prefix: &Prefix, key: &[u8], snapshot: Option<Seq>) -> Result<Look> {
         let guard = self.pin();
+        let newest = self.load(&guard);
         let kept = self.kept(snapshot);
-        let view = kept.as_ref().unwrap_or_else(|| self.load(&guard));
+        let view = kept.as_ref().unwrap_or(newest);
         let seq = snapshot.unwrap_or_else(|| self.visible());
         let mut lookup = Lookup::new(view, prefix, key, seq);
         match lookup.step(view, &guard)? {
@@ -68,8 +69,9 @@ impl Views {
         options: &ReadOptions,
     ) -> Result<Option<Value>> {
         let guard = self.pin();
+        let newest = self.load(&guard);
         let kept = self.kept(snapshot);
-        let view = kept.as_ref().unwrap_or_else(|| self.load(&guard));
+        let view = kept.as_ref().unwrap_or(newest);
         let seq = snapshot.unwrap_or_else(|| self.visible());
         let mut lookup = Lookup::new(view, prefix, key, seq);
         match lookup.step(view, &guard)? {

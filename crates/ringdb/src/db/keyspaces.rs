@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::compaction_filter::registry::{FilterRegistry, Filters};
 use crate::key::Prefix;
 use crate::manifest::{ManifestState, Remembered, VersionEdit};
 use crate::operator::registry::{Operators, Registry};
@@ -89,6 +90,8 @@ pub(crate) struct Keyspaces {
     named: Mutex<Named>,
     registry: Registry,
     operators: Arc<Operators>,
+    filter_registry: FilterRegistry,
+    filters: Arc<Filters>,
 }
 
 /// All but the default one.
@@ -158,6 +161,11 @@ fn operator_names(settings: &BTreeMap<u32, Remembered>) -> impl Iterator<Item = 
     settings.iter().filter_map(|(id, s)| Some((*id, s.known.merge_operator.as_deref()?)))
 }
 
+/// The same of compaction filters; empty for those that have said that they have none.
+fn filter_names(settings: &BTreeMap<u32, Remembered>) -> impl Iterator<Item = (u32, &str)> {
+    settings.iter().filter_map(|(id, s)| Some((*id, s.known.compaction_filter.as_deref()?)))
+}
+
 /// How the tables of a store in this state are written.
 pub(super) fn settings_map(state: &ManifestState) -> SettingsMap {
     map(&state.settings, state.keyspaces.keys().copied())
@@ -165,14 +173,16 @@ pub(super) fn settings_map(state: &ManifestState) -> SettingsMap {
 
 impl Keyspaces {
     /// As the manifest has them.
-    pub fn new(store: u64, state: &ManifestState, registry: &Registry) -> Keyspaces {
+    pub fn new(store: u64, state: &ManifestState, options: &Options) -> Keyspaces {
         let live = state.keyspaces.iter();
         let live =
             live.map(|(&id, name)| (name.clone(), Arc::new(KeyspaceState::new(store, id, name)))).collect();
         let operators = Arc::new(Operators::default());
         let keyspaces = Keyspaces {
-            registry: registry.clone(),
+            registry: options.operators().clone(),
             operators,
+            filter_registry: options.filters().clone(),
+            filters: Arc::default(),
             store,
             default: Arc::new(KeyspaceState::new(store, 0, DEFAULT)),
             has_lives: AtomicBool::new(false),
@@ -229,6 +239,17 @@ impl Keyspaces {
         &self.operators
     }
 
+    /// The compaction filters of all, now and as they change.
+    pub fn filters(&self) -> &Arc<Filters> {
+        &self.filters
+    }
+
+    /// Fails for code that this open does not know or the keyspace cannot have.
+    fn check_code(&self, id: Option<u32>, given: &KeyspaceOptions) -> Result<()> {
+        given.compaction_filter.as_deref().map_or(Ok(()), |name| self.filter_registry.check(name))?;
+        self.check_operator(id, given)
+    }
+
     /// Fails for a merge operator that this open does not know; with `id`, also if that keyspace has another one:
     /// there may be operands for it.
     fn check_operator(&self, id: Option<u32>, given: &KeyspaceOptions) -> Result<()> {
@@ -279,7 +300,7 @@ impl Keyspaces {
         options: &KeyspaceOptions,
         record: impl FnOnce(&VersionEdit) -> Result<()>,
     ) -> Result<Arc<KeyspaceState>> {
-        self.check_operator(None, options)?;
+        self.check_code(None, options)?;
         let id = lock(&self.named).next_id;
         if id == u32::MAX {
             return Err(Error::Invalid("the store has used up all ids of keyspaces".into()));
@@ -316,6 +337,8 @@ impl Keyspaces {
         let mut all = own.map_or(store, |own| store.with(own)).to_options();
         let operator_of = |id: u32| named.settings.get(&id).and_then(|s| s.known.merge_operator.clone());
         all.merge_operator = operator_of(id).or_else(|| operator_of(0));
+        let filter_of = |id: u32| named.settings.get(&id).and_then(|s| s.known.compaction_filter.clone());
+        all.compaction_filter = filter_of(id).or_else(|| filter_of(0)).filter(|name| !name.is_empty());
         all.time_to_live = Some(Duration::from_millis(named.lives.of(id)));
         all
     }
@@ -347,7 +370,7 @@ impl Keyspaces {
         given: &KeyspaceOptions,
         record: impl FnOnce(&VersionEdit) -> Result<()>,
     ) -> Result<()> {
-        self.check_operator(Some(id), given)?;
+        self.check_code(Some(id), given)?;
         let own = lock(&self.named).settings.get(&id).cloned().unwrap_or_default().with(given);
         record(&VersionEdit { settings: vec![(id, own.clone())], ..VersionEdit::default() })?;
         let mut named = lock(&self.named);
@@ -374,6 +397,7 @@ impl Keyspaces {
         named.make_map();
         self.tell_lives(named);
         self.operators.set(&self.registry, operator_names(&named.settings));
+        self.filters.set(&self.filter_registry, filter_names(&named.settings));
     }
 
     /// Fails for the default one, which cannot be dropped, and for what cannot be a name.

@@ -177,7 +177,7 @@ fn try_read_only(
     let (recovered, options) = recovered?;
     let tree = TreeState::of_reader(&recovered.memtables, recovered.version);
     let damage = recovered.lost.or(recovered.broken);
-    let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state, options.operators());
+    let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state, &options);
     let log = (recovered.memtables, recovered.tail, recovered.last_seq);
     let core = Core::new(
         (io.clone(), env.clone()),
@@ -231,7 +231,7 @@ fn take_over(
         .collect();
     let tree = TreeState::new(active.clone(), first_segment, immutables, version);
     let health = Health::new(files.home.latch().clone());
-    let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state, options.operators());
+    let keyspaces = Keyspaces::new(STORES.fetch_add(1, Relaxed), &state, &options);
     let mut core = Core::new((io, env), dir, options, health, tree, cache, last_seq, keyspaces, damage, None);
     let write_side = write_side(&core, files, (active, mem_writer), last_seq, held);
     write_side.flush_recovered()?;

@@ -41,6 +41,16 @@ impl Snapshots {
         lock(&self.live).keys().copied().collect()
     }
 
+    /// Calls `f` with the same; no snapshot is opened or given up meanwhile.
+    pub fn with_live(&self, f: impl FnOnce(&mut dyn Iterator<Item = Seq>)) {
+        f(&mut lock(&self.live).keys().copied());
+    }
+
+    /// Whether there is one of this number.
+    pub fn has(&self, seq: Seq) -> bool {
+        lock(&self.live).contains_key(&seq)
+    }
+
     /// How many snapshots are open.
     pub fn count(&self) -> u64 {
         lock(&self.live).values().map(|&n| n as u64).sum()

@@ -6,6 +6,7 @@ use super::Db;
 use super::core::Core;
 use crate::compaction::pick::{Reason, targets};
 use crate::compaction::scheduler::{Scheduler, Settings};
+use crate::compaction_filter::registry::Filters;
 use crate::key;
 use crate::stats::{LevelStats, Stats, TableInfo};
 use crate::sync::lock;
@@ -69,6 +70,7 @@ impl Core {
             let counts = w.commits.counts();
             (s.write_groups, s.write_batches) = (counts.groups, counts.batches);
             add_scheduler(&w.scheduler, &mut s);
+            add_filters(self.keyspaces.filters(), &mut s);
         }
         self.reactor.add_stats(&mut s);
         self.tree.add_stats(&mut s);
@@ -121,4 +123,11 @@ fn add_scheduler(scheduler: &Scheduler, s: &mut Stats) {
     s.write_delay_reason = scheduler.reason();
     (s.running_compactions, s.flush_running) = scheduler.running();
     (s.background_errors, s.background_error) = scheduler.background_errors();
+}
+
+fn add_filters(filters: &Filters, s: &mut Stats) {
+    (s.compaction_filter_removed, s.compaction_filter_changed) = filters.counts();
+    let (failures, last) = filters.failures();
+    s.background_errors += failures;
+    s.background_error = s.background_error.take().or(last);
 }

@@ -192,8 +192,9 @@ impl LsmTree {
     }
 
     /// Makes an edit visible that is durable: `next`, made from `before`, instead of it, with the `flushed` oldest
-    /// memtables in tables of so many bytes; in the same view, a `fresh` memtable in the place of the active one. Under
-    /// the manifest's lock. Returns those memtables, to be freed without it.
+    /// memtables in tables of so many bytes; in the same view, a `fresh` memtable in the place of the active one. If
+    /// what snapshots see has `changed` those that are open keep the view before. Under the manifest's lock. Returns
+    /// those memtables, to be freed without it.
     pub(super) fn apply(
         &self,
         before: &Arc<Version<Table>>,
@@ -201,6 +202,7 @@ impl LsmTree {
         flushed: usize,
         flushed_bytes: u64,
         fresh: Option<&Fresh<'_>>,
+        changed: bool,
     ) -> Vec<Immutable> {
         self.ranges_charge.set(next.ranges().set.bytes());
         let mut t = lock(&self.state);
@@ -217,7 +219,10 @@ impl LsmTree {
         if let Some(fresh) = fresh {
             t.replace_active(fresh);
         }
-        self.views.publish(t.view());
+        match changed {
+            true => self.views.publish_changed(t.view()),
+            false => self.views.publish(t.view()),
+        }
         gone
     }
 

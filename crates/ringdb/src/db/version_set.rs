@@ -9,7 +9,7 @@ use engineswap::Io;
 use super::health::Health;
 use super::tree::{Fresh, LsmTree};
 use super::view::Views;
-use crate::compaction::{Change, RangeChange};
+use crate::compaction::Change;
 use crate::key::Seq;
 use crate::log::{Log, LogPos};
 use crate::manifest::{ManifestFile, ManifestState, Version, VersionEdit};
@@ -127,7 +127,7 @@ impl VersionSet {
     ) -> Result<bool> {
         let manifest = self.lock();
         let Some(added) = place(&self.tree.version())? else { return Ok(false) };
-        let change = Change { flushed: 0, removed: vec![], added, ranges: RangeChange::default() };
+        let change = Change { added, ..Change::default() };
         self.install_under(manifest, &change, Some(fresh)).map(|()| true)
     }
 
@@ -181,7 +181,7 @@ impl VersionSet {
         }
 
         let written = change.added.iter().map(|(_, a)| a.meta().file_bytes).sum();
-        let flushed = self.tree.apply(&version, next, change.flushed, written, fresh);
+        let flushed = self.tree.apply(&version, next, change.flushed, written, fresh, change.filtered);
         gone().for_each(|t| t.mark_obsolete());
         if let Some(first) = log_number {
             let durable = manifest.state().log_number;

@@ -6,7 +6,7 @@
 //! load the view first, the sequence number after it (a version that the number needs might have been compacted
 //! away in a newer view).
 
-use crate::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -134,9 +134,14 @@ pub(crate) struct Views {
     /// The newest sequence number whose writes, and all before them, are in the memtables of the newest view.
     visible: AtomicU64,
     snapshots: Snapshots,
-    /// The views that open snapshots see, by their numbers, where nobody keeps old versions for them in newer views: in
-    /// a store that was opened read-only, whose view goes on with [`Views::move_on`].
-    kept: Option<Mutex<BTreeMap<Seq, Arc<View>>>>,
+    /// The views that open snapshots see, by their numbers, where newer views lack what they see: when a compaction
+    /// filter has changed it ([`Views::publish_changed`]), and in a store that was opened read-only, whose view goes on
+    /// with [`Views::move_on`].
+    kept: Mutex<BTreeMap<Seq, Arc<View>>>,
+    /// Whether there may be any.
+    keeps: AtomicBool,
+    /// Others write to the store: every snapshot keeps its view.
+    of_reader: bool,
 }
 
 impl Views {
@@ -146,13 +151,15 @@ impl Views {
             newest: Published::new(collector, Arc::new(view)),
             visible: AtomicU64::new(visible),
             snapshots: Snapshots::default(),
-            kept: None,
+            kept: Mutex::default(),
+            keeps: AtomicBool::new(false),
+            of_reader: false,
         }
     }
 
     /// The same, of a store that others write to.
     pub fn of_reader(collector: &Collector, view: View, visible: Seq) -> Views {
-        Views { kept: Some(Mutex::default()), ..Views::new(collector, view, visible) }
+        Views { keeps: AtomicBool::new(true), of_reader: true, ..Views::new(collector, view, visible) }
     }
 
     /// Pins the calling thread, for [`Views::load`].
@@ -187,16 +194,35 @@ impl Views {
 
     /// Makes `view` the newest. Under the tree's lock.
     pub fn publish(&self, view: View) {
+        self.check_memtables(&view);
+        self.newest.store(Arc::new(view));
+    }
+
+    /// The same of a view in which what snapshots see has changed: all that are open go on with the one before.
+    pub fn publish_changed(&self, view: View) {
+        self.check_memtables(&view);
+        let before = self.newest();
+        let mut kept = lock(&self.kept);
+        self.snapshots.with_live(|live| {
+            for seq in live {
+                kept.entry(seq).or_insert_with(|| Arc::clone(&before));
+            }
+            self.keeps.store(!kept.is_empty() || self.of_reader, Release);
+            // Whoever finds this one finds those that are kept, too; a snapshot that comes from here on sees this one.
+            self.newest.store(Arc::new(view));
+        });
+    }
+
+    fn check_memtables(&self, view: &View) {
         let mut memtables = view.immutables.iter();
         assert!(
             memtables.all(|m| !Arc::ptr_eq(m, &view.active)),
             "the active memtable is none that waits for its flush"
         );
         assert!(
-            keeps_order(&self.newest.get(), &view),
+            keeps_order(&self.newest.get(), view),
             "memtables stay newest first: a new one comes to the front, the oldest leave"
         );
-        self.newest.store(Arc::new(view));
     }
 
     /// Lets readers see all writes up to `seq`, which are in the memtables. Under the writer's lock.
@@ -209,7 +235,7 @@ impl Views {
     /// Goes on to `view` (`None`: to what has come to the memtables of the newest) as of `seq`, in a store that others
     /// write to.
     pub fn move_on(&self, view: Option<View>, seq: Seq) {
-        let _no_snapshot = self.kept.as_ref().map(lock);
+        let _no_snapshot = lock(&self.kept);
         // The number first: the old view has no less than it had, and whoever sees the new one sees its number.
         self.make_visible(seq);
         if let Some(view) = view {
@@ -220,21 +246,29 @@ impl Views {
     /// What a snapshot (`None`: a read as of now) sees.
     #[inline]
     pub fn as_of(&self, snapshot: Option<Seq>) -> (Arc<View>, Seq) {
-        let view = self.kept(snapshot).unwrap_or_else(|| self.newest());
+        // In this order: see `kept`.
+        let newest = self.newest();
+        let view = self.kept(snapshot).unwrap_or(newest);
         (view, snapshot.unwrap_or_else(|| self.visible()))
     }
 
-    /// The view that is kept for a snapshot, if it is not to read the newest one.
+    /// The view that is kept for a snapshot, if it is not to read the newest one, which has to be loaded before this
+    /// question: the next may have another answer.
     #[inline]
     pub fn kept(&self, snapshot: Option<Seq>) -> Option<Arc<View>> {
-        let (seq, kept) = (snapshot?, self.kept.as_ref()?);
-        lock(kept).get(&seq).cloned()
+        let seq = snapshot?;
+        if !self.keeps.load(Acquire) {
+            return None;
+        }
+        lock(&self.kept).get(&seq).cloned()
     }
 
     /// Keeps what is visible now from being compacted away, until [`Views::release_snapshot`].
     pub fn register_snapshot(&self) -> Seq {
-        let Some(kept) = &self.kept else { return self.snapshots.register(|| self.visible()) };
-        let mut kept = lock(kept);
+        if !self.of_reader {
+            return self.snapshots.register(|| self.visible());
+        }
+        let mut kept = lock(&self.kept);
         let seq = self.snapshots.register(|| self.visible());
         kept.entry(seq).or_insert_with(|| self.newest());
         seq
@@ -242,9 +276,15 @@ impl Views {
 
     /// Gives up what [`Views::register_snapshot`] gave.
     pub fn release_snapshot(&self, seq: Seq) {
-        let mut kept = self.kept.as_ref().map(lock);
         let last = self.snapshots.release(seq);
-        let gone = kept.as_mut().filter(|_| last).and_then(|kept| kept.remove(&seq));
+        // In this order: a view is kept, and that is said, before the snapshot can be given up, or not at all.
+        if !last || !self.keeps.load(Acquire) {
+            return;
+        }
+        let mut kept = lock(&self.kept);
+        // A snapshot of this number may have come meanwhile.
+        let gone = (!self.snapshots.has(seq)).then(|| kept.remove(&seq)).flatten();
+        self.keeps.store(!kept.is_empty() || self.of_reader, Release);
         // Its tables are closed without the lock.
         drop(kept);
         drop(gone);

@@ -14,6 +14,8 @@ mod number {
     pub const LAST_LEVEL_COMPRESSION: u64 = 2;
     pub const BLOCK_BYTES: u64 = 3;
     pub const FILTER_BITS_PER_KEY: u64 = 4;
+    /// Who does not know it keeps all entries, as who knows it but not the filter.
+    pub const COMPACTION_FILTER: u64 = 6;
     /// Who does not know operands takes them for values.
     pub const MERGE_OPERATOR: u64 = 65;
     /// In milliseconds. Who does not know it would write what never expires.
@@ -52,6 +54,10 @@ impl Remembered {
         for (number, value) in known {
             encode_int(out, number, value);
         }
+        if let Some(name) = &k.compaction_filter {
+            put_varint(out, number::COMPACTION_FILTER);
+            put_bytes(out, name.as_bytes());
+        }
         for (number, value) in &self.others {
             put_varint(out, *number);
             put_bytes(out, value);
@@ -86,6 +92,7 @@ impl Remembered {
             r.varint().filter(|_| r.is_empty()).ok_or_else(impossible)
         };
         let small = || u32::try_from(int()?).map_err(|_| impossible());
+        let text = || std::str::from_utf8(value).map(String::from).map_err(|_| impossible());
         let compression = || decompress(int()?).ok_or_else(impossible);
         let k = &mut self.known;
         match number {
@@ -93,10 +100,8 @@ impl Remembered {
             number::LAST_LEVEL_COMPRESSION => k.last_level_compression = Some(compression()?),
             number::BLOCK_BYTES => k.block_bytes = Some(small()?),
             number::FILTER_BITS_PER_KEY => k.filter_bits_per_key = Some(small()?),
-            number::MERGE_OPERATOR => {
-                let name = std::str::from_utf8(value).map_err(|_| impossible())?;
-                k.merge_operator = Some(name.into());
-            }
+            number::COMPACTION_FILTER => k.compaction_filter = Some(text()?),
+            number::MERGE_OPERATOR => k.merge_operator = Some(text()?),
             number::TIME_TO_LIVE => k.time_to_live = Some(Duration::from_millis(int()?)),
             n if (1..ESSENTIAL_FROM).contains(&n) => drop(self.others.insert(number, value.to_vec())),
             _ => {
@@ -151,8 +156,10 @@ pub(super) mod tests {
             .with_last_level_compression(Compression::Lz4)
             .with_filter_bits_per_key(0)
             .with_merge_operator("append:;")
+            .with_compaction_filter("old ones")
             .with_time_to_live(Duration::from_millis(1 << 40));
-        for r in [sample(), Remembered::default(), none.into()] {
+        let no_filter = KeyspaceOptions::default().with_compaction_filter("").into();
+        for r in [sample(), Remembered::default(), none.into(), no_filter] {
             assert_eq!(Remembered::decode(&encoded(&r)), Ok(r));
         }
         let more = sample().with(&KeyspaceOptions::default().with_block_bytes(4096));
@@ -172,6 +179,7 @@ pub(super) mod tests {
             (&[64, 0][..], "use a newer ringdb"),
             (&[65, 1, 0xFF], "setting 65 is impossible"),
             (&[65, 0], "1 to 255 bytes"),
+            (&[6, 1, 0xFF], "setting 6 is impossible"),
             (&[66, 2, 1, 0], "setting 66 is impossible"),
             (&[1, 1, 3], "setting 1 is impossible"),
             (&[1, 2, 1, 0], "setting 1 is impossible"),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Compression, check_block_bytes, check_filter_bits, life};
 use crate::Result;
+use crate::compaction_filter::registry as filters;
 use crate::operator::registry::check_name;
 
 /// Settings of one keyspace, which the store remembers. Each is the keyspace's own, or that of the store (`None`).
@@ -52,6 +53,9 @@ pub struct KeyspaceOptions {
     /// [`crate::Db::put_with_ttl`].
     #[serde(with = "super::life")]
     pub time_to_live: Option<Duration>,
+    /// The name of the compaction filter, which has to be registered ([`crate::Options::register_compaction_filter`]);
+    /// empty: none. See [`crate::CompactionFilter`].
+    pub compaction_filter: Option<String>,
 }
 
 impl KeyspaceOptions {
@@ -126,6 +130,14 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Sets the compaction filter by its name (empty: none). It may be changed and taken away at any time, and decides
+    /// in compactions that begin from then on. See [`crate::CompactionFilter`] for an example.
+    #[must_use]
+    pub fn with_compaction_filter(mut self, name: impl Into<String>) -> Self {
+        self.compaction_filter = Some(name.into());
+        self
+    }
+
     /// These settings where they are given, those of `below` elsewhere.
     #[must_use]
     pub fn over(&self, below: &KeyspaceOptions) -> KeyspaceOptions {
@@ -136,6 +148,7 @@ impl KeyspaceOptions {
             filter_bits_per_key: self.filter_bits_per_key.or(below.filter_bits_per_key),
             merge_operator: self.merge_operator.clone().or_else(|| below.merge_operator.clone()),
             time_to_live: self.time_to_live.or(below.time_to_live),
+            compaction_filter: self.compaction_filter.clone().or_else(|| below.compaction_filter.clone()),
         }
     }
 
@@ -144,6 +157,7 @@ impl KeyspaceOptions {
         self.block_bytes.map_or(Ok(()), check_block_bytes)?;
         self.filter_bits_per_key.map_or(Ok(()), check_filter_bits)?;
         self.time_to_live.map_or(Ok(()), life::check)?;
+        self.compaction_filter.as_deref().map_or(Ok(()), filters::check_name)?;
         self.merge_operator.as_deref().map_or(Ok(()), check_name)
     }
 }

@@ -71,6 +71,8 @@ pub struct Shape {
     unlogged: u64,
     /// Of 100 puts, those that expire.
     expiring: u64,
+    /// Compactions remove some values: see `doomed`. Nothing is merged.
+    pub filters: bool,
     /// Bytes of a memtable, of a log segment and of the manifest.
     pub memtable_bytes: u64,
     pub segment_bytes: u64,
@@ -95,13 +97,14 @@ const PLAIN: Shape = Shape {
     large: 6000,
     unlogged: 6,
     expiring: 0,
+    filters: false,
     memtable_bytes: 64 << 10,
     segment_bytes: 64 << 10,
     manifest_bytes: 4 << 20,
 };
 
 /// All histories.
-pub const SHAPES: [Shape; 13] = [
+pub const SHAPES: [Shape; 14] = [
     Shape {
         name: "fill",
         what: "writes of all sizes; memtables fill up and are flushed by themselves",
@@ -193,6 +196,19 @@ pub const SHAPES: [Shape; 13] = [
         checkpoint: 8,
         reopen: 30,
         keys: 30,
+        ..PLAIN
+    },
+    Shape {
+        name: "filter",
+        what: "values that a compaction filter removes, over others that it keeps",
+        filters: true,
+        flush: 90,
+        compact: 50,
+        checkpoint: 8,
+        reopen: 30,
+        keyspaces: 30,
+        keys: 40,
+        large: 12_000,
         ..PLAIN
     },
     Shape {
@@ -307,7 +323,7 @@ impl Shape {
                 let key = rng.below(self.keys) as u32;
                 let range = value.is_none() && rng.chance(5);
                 let until = range.then(|| key + 1 + rng.below(self.keys / 4 + 1) as u32);
-                let merge = value.is_some() && rng.chance(4);
+                let merge = value.is_some() && rng.chance(4) && !self.filters;
                 // Only where there are any: what the others do stays the same.
                 let expires = self.expiring > 0 && rng.below(100) < self.expiring && value.is_some();
                 let life = (expires && !merge).then(|| 1 + rng.below(20) as u32);

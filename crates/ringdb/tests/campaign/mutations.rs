@@ -56,6 +56,7 @@ fn jobs(mutation: Mutation) -> Vec<Job> {
         Mutation::ForgetRangesAtFlush => &["crash:flush:process:1", "crash:compact:process:1"],
         Mutation::MergeIntoNothing => &["crash:flush:process:1", "crash:compact:process:1"],
         Mutation::DropExpired => &["crash:expire:process:1", "crash:expire:process:2"],
+        Mutation::DropFiltered => &["crash:filter:process:1", "crash:filter:process:2"],
         Mutation::DropRangesEarly => &["crash:flush:process:1", "crash:compact:process:1"],
     };
     let rest = ["crash", "faults"].into_iter().flat_map(|mode| {

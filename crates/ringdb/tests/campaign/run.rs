@@ -5,18 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringdb::{
-    BackupOptions, Compression, Db, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch,
-    WriteOptions,
+    BackupOptions, CompactionFilter, Compression, Db, Durability, Error, FilterContext, FilterDecision,
+    Keyspace, KeyspaceOptions, Options, WriteBatch, WriteOptions,
 };
 
 use crate::env::SimEnv;
 use crate::executor::block_on;
 use crate::history::{KEYSPACES, Set, Shape, Step};
 use crate::lab::{Lab, Turn};
-use crate::model::{BACKUPS, Note, Script, checkpoint_dir, key, keyspace_name, time_of, value};
+use crate::model::{BACKUPS, Note, Script, checkpoint_dir, doomed, key, keyspace_name, time_of, value};
 
 /// The store's directory: its parents are missing too.
 pub const STORE: &str = "/srv/data/store";
+
+/// Removes what is doomed.
+struct Doomed;
+
+impl CompactionFilter for Doomed {
+    fn name(&self) -> &str {
+        "doomed"
+    }
+    fn filter(&self, _context: &FilterContext, key: &[u8], value: &[u8]) -> FilterDecision {
+        if doomed(key, value) { FilterDecision::Remove } else { FilterDecision::Keep }
+    }
+}
 
 /// The settings of every store here: small tables, memtables and segments. `Sync` stores read past the page cache.
 pub fn options(shape: &Shape, durability: Durability) -> Options {
@@ -29,6 +41,7 @@ pub fn options(shape: &Shape, durability: Durability) -> Options {
         .with_manifest_bytes(shape.manifest_bytes)
         .with_direct_reads(durability == Durability::Sync)
         .with_durability(durability)
+        .register_compaction_filter(Doomed)
 }
 
 /// The settings of a keyspace that is made or altered by step `i`: of all kinds, and often as those of others.
@@ -278,6 +291,8 @@ pub fn open(
 ) -> Result<Db, Error> {
     let db = Db::open_with_env(dir, options(shape, durability), lab.io(), env.clone())?;
     // For all keyspaces. A store that was cut before this was durable has no operands.
-    db.keyspace("default")?.alter(&KeyspaceOptions::default().with_merge_operator("append:+"))?;
+    let all = KeyspaceOptions::default().with_merge_operator("append:+");
+    let all = if shape.filters { all.with_compaction_filter("doomed") } else { all };
+    db.keyspace("default")?.alter(&all)?;
     Ok(db)
 }

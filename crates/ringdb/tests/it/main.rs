@@ -27,6 +27,7 @@ mod deadlines;
 mod destroy;
 mod engines;
 mod export;
+mod filter;
 mod frozen;
 mod ingest;
 mod linearizability;

@@ -3,7 +3,9 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-use ringdb::{Compression, Durability, KeyspaceOptions, Options};
+use ringdb::{
+    CompactionFilter, Compression, Durability, FilterContext, FilterDecision, KeyspaceOptions, Options,
+};
 
 use crate::calls::Calls;
 use crate::op::SEPARATOR;
@@ -92,6 +94,23 @@ impl Settings {
             .with_filter_bits_per_key(self.filter_bits)
             .with_background_threads(self.threads)
             .with_durability(self.durability)
+            .register_compaction_filter(KeepAll)
+    }
+}
+
+/// Has every entry passed, and changes none.
+struct KeepAll;
+
+impl CompactionFilter for KeepAll {
+    fn name(&self) -> &str {
+        "keeps all"
+    }
+    fn filter(&self, _context: &FilterContext, _key: &[u8], value: &[u8]) -> FilterDecision {
+        if value.len().is_multiple_of(2) {
+            FilterDecision::Keep
+        } else {
+            FilterDecision::Change(value.into())
+        }
     }
 }
 
@@ -105,6 +124,7 @@ pub fn own(n: usize) -> KeyspaceOptions {
         .with_filter_bits_per_key([10, 0, 3][n % 3])
         .with_merge_operator(operator())
         .with_time_to_live(Duration::ZERO)
+        .with_compaction_filter(KeepAll.name())
 }
 
 /// The merge operator of all keyspaces.

@@ -22,7 +22,8 @@ pub(crate) enum Manual<T> {
 }
 
 /// What must be done next so that everything between `from` and `to` (internal keys, ends included; `None`: no
-/// end) that was written up to `seq` lies in the last level, without tombstones that no view needs.
+/// end) that was written up to `seq` lies in the last level, without tombstones that no view needs, and has passed the
+/// compaction filters that `context` has.
 pub(crate) fn pick_manual<T: AsRef<TableMeta>>(
     levels: &[Vec<Arc<T>>],
     shape: &Shape,
@@ -70,7 +71,7 @@ fn step<T: AsRef<TableMeta>>(
         let Some(first) = tables.iter().position(&wanted) else { continue };
         let step = match level {
             0 => level0(levels, shape, busy),
-            _ => chunk(levels, shape, busy, context.now, (level, first), &wanted),
+            _ => chunk(levels, shape, busy, context, (level, first), &wanted),
         };
         return step.map_or(Manual::Wait, Manual::Pick);
     }
@@ -78,7 +79,8 @@ fn step<T: AsRef<TableMeta>>(
     let worth = |t: &&Arc<T>| {
         let m = meta(t);
         let tombstones = m.has_dead_at(context.now) && m.max_seq <= context.oldest_view;
-        wanted(t) && (touches_dropped(m, context) || tombstones || has_deleted(m, context))
+        wanted(t)
+            && (touches_dropped(m, context) || tombstones || has_deleted(m, context) || context.unpassed(m))
     };
     match last.iter().find(worth) {
         None => Manual::Done,
@@ -109,7 +111,7 @@ fn chunk<T: AsRef<TableMeta>>(
     levels: &[Vec<Arc<T>>],
     shape: &Shape,
     busy: &Busy,
-    now: u64,
+    context: &PickContext,
     (level, first): (usize, usize),
     wanted: &impl Fn(&Arc<T>) -> bool,
 ) -> Option<Pick<T>> {
@@ -135,7 +137,10 @@ fn chunk<T: AsRef<TableMeta>>(
     }
     let as_it_is = |t: &Arc<T>| {
         let m = meta(t);
-        !m.has_dead_at(now) && overlapping(next, m).is_empty() && shape.may_move(m, output)
+        !m.has_dead_at(context.now)
+            && !context.unpassed(m)
+            && overlapping(next, m).is_empty()
+            && shape.may_move(m, output)
     };
     if own.iter().all(as_it_is) {
         let (tables, reason) = (own.to_vec(), Reason::Manual);

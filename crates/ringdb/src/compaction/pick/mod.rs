@@ -18,6 +18,7 @@ mod targets;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::compaction_filter::registry::FilterMap;
 use crate::key::Seq;
 use crate::ranges::RangeState;
 use crate::settings::SettingsMap;
@@ -253,6 +254,18 @@ pub(crate) struct PickContext {
     pub quiet: bool,
     /// Milliseconds since the Unix epoch: by this time values have expired.
     pub now: u64,
+    /// The compaction filters, if somebody waits until they have passed everything.
+    pub filters: Option<Arc<FilterMap>>,
+    /// Tables with lower numbers have not passed them.
+    pub unpassed_below: u64,
+}
+
+impl PickContext {
+    /// Whether a table may hold entries that a filter has to pass.
+    fn unpassed(&self, m: &TableMeta) -> bool {
+        m.file_id < self.unpassed_below
+            && self.filters.as_ref().is_some_and(|f| f.reach(&m.smallest, Some(&m.largest)))
+    }
 }
 
 /// The most useful thing to do, if anything is.
