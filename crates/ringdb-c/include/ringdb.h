@@ -23,8 +23,8 @@
  * RESULT PLACES. `*out` is written on success only, unless something else is said.
  *
  * THREADS. A ringdb_db may be used by all threads at once. Values, once they are there, may be read by all threads.
- * An iterator, a batch, options, a transaction, a ringdb_reads and a ringdb_writes are used by one thread at a time,
- * any one; a call that meets another thread in a call with the same handle is RINGDB_BUSY. A handle is released when
+ * An iterator, a batch, options, a transaction, an ingester, a ringdb_reads and a ringdb_writes are used by one thread
+ * at a time, any one; a call that meets another thread in a call with the same handle is RINGDB_BUSY. A handle is released when
  * no other thread is in a call with it.
  *
  * LIFETIMES. Handles may be released in any order. A store is open as long as there is a ringdb_db or a
@@ -200,6 +200,53 @@ int32_t ringdb_options_set_socket(ringdb_options *options, int32_t yes, ringdb_e
 int32_t ringdb_options_parse(ringdb_options *options, const char *toml, ringdb_error *err);
 int32_t ringdb_options_load(ringdb_options *options, const char *path, ringdb_error *err);
 
+/* ---- Merge operators ----------------------------------------------------------------------------------------- */
+
+/* An operator makes one value of what a key has and the operands that were merged into it (ringdb_merge). Keyspaces know
+ * theirs by name, among their settings (ringdb_keyspace_with): "add" (uint64_t in little endian, wrapping around), "max"
+ * (in the order of the bytes), "append" and "append:SEPARATOR" are built in, others are registered for each open. One
+ * name must never come to mean another operator: the store keeps operands.
+ *
+ * The callbacks are called from any thread, several at a time, of those that read and of the store's own, until
+ * `drop`. What they make must depend on their arguments only. They must not call the store, wait for who does, or
+ * unwind (throw, longjmp). What their arguments lead to lives as long as the call. */
+
+/* Where a callback puts what it has to say. */
+typedef struct ringdb_merge_result ringdb_merge_result;
+
+/* Adds bytes to what the callback makes; none at all make it empty, not absent. */
+int32_t ringdb_merge_result_append(ringdb_merge_result *result, const void *data, size_t len, ringdb_error *err);
+/* There is none, for this reason. The read or the write that needs it fails with it; nothing is lost. */
+int32_t ringdb_merge_result_fail(ringdb_merge_result *result, const char *why, ringdb_error *err);
+
+/* Makes a value of `value` (NULL: there is none) and then the operands, at least one, oldest first. For a
+ * partial_merge: makes one operand that does the same as all of them, at least two; `value` is NULL; a callback
+ * that knows none leaves `result` alone. */
+typedef void (*ringdb_merge_callback)(void *user, ringdb_slice key, const ringdb_slice *value,
+                                      const ringdb_slice *operands, size_t count, ringdb_merge_result *result);
+/* Fails for what can be no operand: called before it is written. */
+typedef void (*ringdb_merge_check_callback)(void *user, ringdb_slice operand, ringdb_merge_result *result);
+typedef void (*ringdb_drop_callback)(void *user);
+
+typedef struct ringdb_merge_operator {
+    uint32_t size;                       /* sizeof(ringdb_merge_operator) */
+    uint32_t reserved;                   /* 0 */
+    const char *name;                    /* 1 to 255 bytes; copied */
+    void *user;                          /* for the callbacks */
+    ringdb_merge_callback merge;         /* always there */
+    ringdb_merge_callback partial_merge; /* keeps operands few, has to be associative; or NULL */
+    ringdb_merge_check_callback check;   /* or NULL: all bytes are operands */
+    ringdb_drop_callback drop;           /* called once, when nothing calls the others any more; or NULL */
+} ringdb_merge_operator;
+
+#define RINGDB_MERGE_OPERATOR_INIT                                                                                     \
+    { (uint32_t)sizeof(ringdb_merge_operator), 0, NULL, NULL, NULL, NULL, NULL, NULL }
+
+/* For stores that are opened with these options: in the place of one of the same name. If it fails, `user` is still the
+ * caller's; otherwise it lives until `drop`, which comes behind the options and all stores that were opened with them. */
+int32_t ringdb_options_register_merge_operator(ringdb_options *options, const ringdb_merge_operator *merge_operator,
+                                               ringdb_error *err);
+
 /* ---- Stores, keyspaces, snapshots ---------------------------------------------------------------------------- */
 
 /* A store, or a part of it: one of its keyspaces, or what either was at one moment. All calls that read take any of
@@ -222,6 +269,16 @@ void ringdb_release(ringdb_db *db);
 /* A keyspace by its name (1 to 255 bytes), made if missing; "default" is the one that ringdb_open gives. Refused for a
  * snapshot. */
 int32_t ringdb_keyspace(const ringdb_db *db, const char *name, ringdb_db **out, ringdb_error *err);
+/* The same with settings of its own, as TOML text: compression, last_level_compression, block_bytes,
+ * filter_bits_per_key, merge_operator, time_to_live, as in "merge_operator = 'add'\ntime_to_live = '1 h'". One that is
+ * there is altered. */
+int32_t ringdb_keyspace_with(const ringdb_db *db, const char *name, const char *toml, ringdb_db **out,
+                             ringdb_error *err);
+/* Changes settings of this handle's keyspace; those that are not said stay. Of the default keyspace they are the store's:
+ * they hold for keyspaces that have none of their own. A merge operator, once there, stays. */
+int32_t ringdb_keyspace_alter(const ringdb_db *db, const char *toml, ringdb_error *err);
+/* The settings in force for this handle's keyspace, as JSON text. */
+int32_t ringdb_keyspace_settings(const ringdb_db *db, ringdb_value **out, ringdb_error *err);
 /* A keyspace if there is one: 1, or 0. Of a snapshot: what the keyspace was at the same moment. */
 int32_t ringdb_existing_keyspace(const ringdb_db *db, const char *name, ringdb_db **out, ringdb_error *err);
 /* Drops a keyspace with all its keys: 1, or 0 if there is none. Handles of it fail with RINGDB_KEYSPACE_DROPPED. */
@@ -309,6 +366,15 @@ int32_t ringdb_delete_range(const ringdb_db *db, const ringdb_slice *from, const
                             const ringdb_write_options *how, ringdb_error *err);
 int32_t ringdb_delete_prefix(const ringdb_db *db, const void *prefix, size_t prefix_len,
                              const ringdb_write_options *how, ringdb_error *err);
+/* Sets a key for so many milliseconds, at least 1: from then on it counts as deleted, what was put before does not come
+ * back, and the space does, by itself. By the wall clock, as of the write. */
+int32_t ringdb_put_with_ttl(const ringdb_db *db, const void *key, size_t key_len, const void *value, size_t value_len,
+                            uint64_t ttl_ms, const ringdb_write_options *how, ringdb_error *err);
+/* Merges an operand into the value of a key, which need not be there, without reading it: the keyspace's merge operator
+ * makes one of both when the key is read, or compacted. RINGDB_INVALID_ARGUMENT if it has none or refuses the
+ * operand. */
+int32_t ringdb_merge(const ringdb_db *db, const void *key, size_t key_len, const void *operand, size_t operand_len,
+                     const ringdb_write_options *how, ringdb_error *err);
 /* Sets a key to `new_value` (NULL: deletes it) if its value is `expected` (NULL: there is none), at one moment: 1, or 0
  * if it is not as expected. */
 int32_t ringdb_compare_and_swap(const ringdb_db *db, const void *key, size_t key_len, const ringdb_slice *expected,
@@ -325,6 +391,11 @@ int32_t ringdb_batch_put(ringdb_batch *batch, const ringdb_db *db, const void *k
                          size_t value_len, ringdb_error *err);
 int32_t ringdb_batch_delete(ringdb_batch *batch, const ringdb_db *db, const void *key, size_t key_len,
                             ringdb_error *err);
+/* A time to live begins when the batch is written. */
+int32_t ringdb_batch_put_with_ttl(ringdb_batch *batch, const ringdb_db *db, const void *key, size_t key_len,
+                                  const void *value, size_t value_len, uint64_t ttl_ms, ringdb_error *err);
+int32_t ringdb_batch_merge(ringdb_batch *batch, const ringdb_db *db, const void *key, size_t key_len,
+                           const void *operand, size_t operand_len, ringdb_error *err);
 int32_t ringdb_batch_delete_range(ringdb_batch *batch, const ringdb_db *db, const ringdb_slice *from,
                                   const ringdb_slice *to, uint32_t flags, ringdb_error *err);
 int32_t ringdb_batch_delete_prefix(ringdb_batch *batch, const ringdb_db *db, const void *prefix, size_t prefix_len,
@@ -358,6 +429,9 @@ int32_t ringdb_transaction_put(ringdb_transaction *transaction, const ringdb_db 
                                const void *value, size_t value_len, ringdb_error *err);
 int32_t ringdb_transaction_delete(ringdb_transaction *transaction, const ringdb_db *db, const void *key, size_t key_len,
                                   ringdb_error *err);
+/* Is no read: transactions that merge into one key do not conflict. Who reads it sees its own operands merged in. */
+int32_t ringdb_transaction_merge(ringdb_transaction *transaction, const ringdb_db *db, const void *key, size_t key_len,
+                                 const void *operand, size_t operand_len, ringdb_error *err);
 /* An iterator as of ringdb_range, which sees what is written ahead of it, too. What it goes through counts as read.
  * It is freed before the commit. */
 int32_t ringdb_transaction_range(ringdb_transaction *transaction, const ringdb_db *db, const ringdb_slice *from,
@@ -366,6 +440,31 @@ int32_t ringdb_transaction_range(ringdb_transaction *transaction, const ringdb_d
 int32_t ringdb_transaction_commit(ringdb_transaction *transaction, const ringdb_write_options *how, ringdb_error *err);
 /* One that was not committed has done nothing. */
 void ringdb_transaction_free(ringdb_transaction *transaction);
+
+/* ---- Tables in and out --------------------------------------------------------------------------------------- */
+
+/* Pairs in ascending order of their keys that become tables of a keyspace, past the log: all of them at once, or none,
+ * beside readers and writers. The fastest way to fill a store. It keeps the store open. */
+typedef struct ringdb_ingester ringdb_ingester;
+
+int32_t ringdb_ingester_open(const ringdb_db *db, ringdb_ingester **out, ringdb_error *err);
+/* Adds a pair. A key that does not come after the one before is RINGDB_INVALID_ARGUMENT. After a failure nothing more is
+ * taken, and the finish fails too. */
+int32_t ringdb_ingester_add(ringdb_ingester *ingester, const void *key, size_t key_len, const void *value,
+                            size_t value_len, ringdb_error *err);
+/* Makes all pairs part of the keyspace at once, in place of older values; durable on return. `*pairs`, unless `pairs` is
+ * NULL, gets how many. Ends it, however it ends, unless an argument was wrong. */
+int32_t ringdb_ingester_finish(ringdb_ingester *ingester, uint64_t *pairs, ringdb_error *err);
+/* One that was not finished leaves nothing. */
+void ringdb_ingester_free(ringdb_ingester *ingester);
+
+/* Writes the pairs of a range as sorted tables into a new or empty directory, for ringdb_import_tables, here or
+ * elsewhere; of a snapshot, too. Bounds as of ringdb_range. `*report`, unless `report` is NULL, gets counts, as JSON
+ * text. */
+int32_t ringdb_export_range(const ringdb_db *db, const ringdb_slice *from, const ringdb_slice *to, uint32_t flags,
+                            const char *path, ringdb_value **report, ringdb_error *err);
+/* Ingests all pairs of an export, into any keyspace; every byte is checked. `pairs` as above. */
+int32_t ringdb_import_tables(const ringdb_db *db, const char *path, uint64_t *pairs, ringdb_error *err);
 
 /* ---- Asynchronous requests by callback ----------------------------------------------------------------------- */
 

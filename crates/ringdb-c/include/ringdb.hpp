@@ -97,6 +97,10 @@ inline std::string_view view(const ringdb_slice &s) {
     return {static_cast<const char *>(s.data), s.len};
 }
 
+inline std::uint64_t milliseconds(std::chrono::milliseconds time) {
+    return time.count() > 0 ? static_cast<std::uint64_t>(time.count()) : 0;
+}
+
 inline std::uint64_t microseconds(std::chrono::microseconds time) {
     return time.count() > 0 ? static_cast<std::uint64_t>(time.count()) : 0;
 }
@@ -194,9 +198,79 @@ class options {
     // TOML text, and a file of it, over what was set before.
     options &parse(const std::string &toml) { return set(ringdb_options_parse, toml.c_str()); }
     options &load(const std::string &path) { return set(ringdb_options_load, path.c_str()); }
+    // Registers a merge operator; the rules of ringdb.h for its callbacks hold, but they may throw: what() is why there is
+    // none. `merge` is called as std::string(std::string_view key, std::optional<std::string_view> value,
+    // const std::vector<std::string_view> &operands).
+    template <class Merge>
+    options &merge_operator(const std::string &name, Merge merge) {
+        return register_merge<Merge, std::nullptr_t>(name, {std::move(merge), nullptr});
+    }
+    // With a `partial` that keeps operands few, called as std::optional<std::string>(std::string_view key,
+    // const std::vector<std::string_view> &operands).
+    template <class Merge, class Partial>
+    options &merge_operator(const std::string &name, Merge merge, Partial partial) {
+        return register_merge<Merge, Partial>(name, {std::move(merge), std::move(partial)});
+    }
     const ringdb_options *c_handle() const noexcept { return owner_.get(); }
 
   private:
+    template <class Merge, class Partial>
+    struct callbacks {
+        Merge merge;
+        Partial partial;
+    };
+    static std::vector<std::string_view> views(const ringdb_slice *all, std::size_t count) {
+        std::vector<std::string_view> out;
+        out.reserve(count);
+        for (std::size_t i = 0; i < count; i++)
+            out.push_back(detail::view(all[i]));
+        return out;
+    }
+    // Calls `make(append)`, whose exceptions become the reason why there is nothing.
+    template <class Make>
+    static void answer(ringdb_merge_result *result, Make &&make) noexcept {
+        const char *why = "an exception that is no std::exception";
+        try {
+            make([&](const std::string &made) {
+                ringdb_merge_result_append(result, made.data(), made.size(), nullptr);
+            });
+            return;
+        } catch (const std::exception &e) {
+            ringdb_merge_result_fail(result, e.what(), nullptr);
+        } catch (...) {
+            ringdb_merge_result_fail(result, why, nullptr);
+        }
+    }
+    template <class Merge, class Partial>
+    options &register_merge(const std::string &name, callbacks<Merge, Partial> both) {
+        using kept = callbacks<Merge, Partial>;
+        auto user = std::make_unique<kept>(std::move(both));
+        ringdb_merge_operator c = RINGDB_MERGE_OPERATOR_INIT;
+        c.name = name.c_str();
+        c.user = user.get();
+        c.merge = [](void *u, ringdb_slice key, const ringdb_slice *value, const ringdb_slice *operands,
+                     std::size_t count, ringdb_merge_result *result) {
+            answer(result, [&](auto append) {
+                const auto before = value ? std::optional(detail::view(*value)) : std::nullopt;
+                append(static_cast<kept *>(u)->merge(detail::view(key), before, views(operands, count)));
+            });
+        };
+        if constexpr (!std::is_same_v<Partial, std::nullptr_t>) {
+            c.partial_merge = [](void *u, ringdb_slice key, const ringdb_slice *, const ringdb_slice *operands,
+                                 std::size_t count, ringdb_merge_result *result) {
+                answer(result, [&](auto append) {
+                    const std::optional<std::string> made =
+                        static_cast<kept *>(u)->partial(detail::view(key), views(operands, count));
+                    if (made)
+                        append(*made);
+                });
+            };
+        }
+        c.drop = [](void *u) { delete static_cast<kept *>(u); };
+        detail::checked([&](ringdb_error *e) { return ringdb_options_register_merge_operator(owner_.get(), &c, e); });
+        user.release();
+        return *this;
+    }
     template <class Setter, class T>
     options &set(Setter setter, T value) {
         detail::checked([&](ringdb_error *e) { return setter(owner_.get(), value, e); });
@@ -398,6 +472,26 @@ class reads {
 
 class snapshot;
 
+// Pairs in ascending order of their keys that become part of a keyspace all at once. Not finished, it leaves nothing.
+class ingester {
+  public:
+    explicit ingester(ringdb_ingester *owned) : owner_(owned) {}
+    void add(std::string_view key, std::string_view value) {
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_ingester_add(owner_.get(), key.data(), key.size(), value.data(), value.size(), e);
+        });
+    }
+    // How many they were.
+    std::uint64_t finish() {
+        std::uint64_t pairs = 0;
+        detail::checked([&](ringdb_error *e) { return ringdb_ingester_finish(owner_.get(), &pairs, e); });
+        return pairs;
+    }
+
+  private:
+    detail::owner<ringdb_ingester, ringdb_ingester_free> owner_;
+};
+
 // What stores, keyspaces and snapshots have in common: they are read.
 class view {
   public:
@@ -440,6 +534,16 @@ class view {
     }
     // All pairs.
     scan begin_scan() const { return range(); }
+    // Writes the pairs of a range as tables into a new or empty directory; a report as JSON text.
+    std::string export_range(const std::string &path, std::optional<std::string_view> from = {},
+                             std::optional<std::string_view> to = {}) const {
+        const ringdb_slice f = detail::slice(from.value_or("")), t = detail::slice(to.value_or(""));
+        return value(detail::made<ringdb_value>([&](ringdb_value **place, ringdb_error *e) {
+                   return ringdb_export_range(owner_.get(), from ? &f : nullptr, to ? &t : nullptr, 0, path.c_str(),
+                                              place, e);
+               }))
+            .str();
+    }
 
     // Calls `f(ringdb::result<std::optional<ringdb::value>>)` when the value is there; ringdb.h says on which thread.
     // `f` must not throw.
@@ -525,6 +629,43 @@ class keyspace : public view {
         const auto c = how.c();
         put_with(key, value, &c);
     }
+    // For some time, at least a millisecond: from then on it counts as deleted.
+    void put_with_ttl(std::string_view key, std::string_view value, std::chrono::milliseconds ttl,
+                      const write_options &how = {}) {
+        const auto c = how.c();
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_put_with_ttl(owner_.get(), key.data(), key.size(), value.data(), value.size(),
+                                       detail::milliseconds(ttl), &c, e);
+        });
+    }
+    // Merges an operand into the value, without reading it, by the keyspace's merge operator.
+    void merge(std::string_view key, std::string_view operand, const write_options &how = {}) {
+        const auto c = how.c();
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_merge(owner_.get(), key.data(), key.size(), operand.data(), operand.size(), &c, e);
+        });
+    }
+    // Changes settings, as TOML text; those that are not said stay.
+    void alter(const std::string &toml) {
+        detail::checked([&](ringdb_error *e) { return ringdb_keyspace_alter(owner_.get(), toml.c_str(), e); });
+    }
+    // The settings in force, as JSON text.
+    std::string settings() const {
+        return value(detail::made<ringdb_value>([&](ringdb_value **place, ringdb_error *e) {
+                   return ringdb_keyspace_settings(owner_.get(), place, e);
+               }))
+            .str();
+    }
+    ringdb::ingester ingester() {
+        return ringdb::ingester(detail::made<ringdb_ingester>(
+            [&](ringdb_ingester **place, ringdb_error *e) { return ringdb_ingester_open(owner_.get(), place, e); }));
+    }
+    // Ingests all pairs of an export; how many.
+    std::uint64_t import_tables(const std::string &path) {
+        std::uint64_t pairs = 0;
+        detail::checked([&](ringdb_error *e) { return ringdb_import_tables(owner_.get(), path.c_str(), &pairs, e); });
+        return pairs;
+    }
     void erase(std::string_view key) { erase_with(key, nullptr); }
     void erase(std::string_view key, const write_options &how) {
         const auto c = how.c();
@@ -589,6 +730,17 @@ class batch {
         return put_in(in.c_handle(), key, value);
     }
     batch &erase(const keyspace &in, std::string_view key) { return erase_in(in.c_handle(), key); }
+    batch &put_with_ttl(std::string_view key, std::string_view value, std::chrono::milliseconds ttl) {
+        return put_with_ttl_in(nullptr, key, value, ttl);
+    }
+    batch &put_with_ttl(const keyspace &in, std::string_view key, std::string_view value,
+                        std::chrono::milliseconds ttl) {
+        return put_with_ttl_in(in.c_handle(), key, value, ttl);
+    }
+    batch &merge(std::string_view key, std::string_view operand) { return merge_in(nullptr, key, operand); }
+    batch &merge(const keyspace &in, std::string_view key, std::string_view operand) {
+        return merge_in(in.c_handle(), key, operand);
+    }
     batch &erase_range(const keyspace &in, std::optional<std::string_view> from, std::optional<std::string_view> to) {
         const ringdb_slice f = detail::slice(from.value_or("")), t = detail::slice(to.value_or(""));
         detail::checked([&](ringdb_error *e) {
@@ -620,6 +772,20 @@ class batch {
         });
         return *this;
     }
+    batch &put_with_ttl_in(const ringdb_db *in, std::string_view key, std::string_view value,
+                           std::chrono::milliseconds ttl) {
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_batch_put_with_ttl(owner_.get(), in, key.data(), key.size(), value.data(), value.size(),
+                                             detail::milliseconds(ttl), e);
+        });
+        return *this;
+    }
+    batch &merge_in(const ringdb_db *in, std::string_view key, std::string_view operand) {
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_batch_merge(owner_.get(), in, key.data(), key.size(), operand.data(), operand.size(), e);
+        });
+        return *this;
+    }
     batch &erase_in(const ringdb_db *in, std::string_view key) {
         detail::checked(
             [&](ringdb_error *e) { return ringdb_batch_delete(owner_.get(), in, key.data(), key.size(), e); });
@@ -638,6 +804,11 @@ class transaction {
     void put(const keyspace &in, std::string_view key, std::string_view value) { put_in(in.c_handle(), key, value); }
     void erase(std::string_view key) { erase_in(nullptr, key); }
     void erase(const keyspace &in, std::string_view key) { erase_in(in.c_handle(), key); }
+    // Is no read: transactions that merge into one key do not conflict.
+    void merge(std::string_view key, std::string_view operand) { merge_in(nullptr, key, operand); }
+    void merge(const keyspace &in, std::string_view key, std::string_view operand) {
+        merge_in(in.c_handle(), key, operand);
+    }
     // To be destroyed before the commit.
     scan range(std::optional<std::string_view> from = {}, std::optional<std::string_view> to = {}) {
         return range_in(nullptr, from, to);
@@ -665,6 +836,12 @@ class transaction {
     void put_in(const ringdb_db *in, std::string_view key, std::string_view value) {
         detail::checked([&](ringdb_error *e) {
             return ringdb_transaction_put(owner_.get(), in, key.data(), key.size(), value.data(), value.size(), e);
+        });
+    }
+    void merge_in(const ringdb_db *in, std::string_view key, std::string_view operand) {
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_transaction_merge(owner_.get(), in, key.data(), key.size(), operand.data(), operand.size(),
+                                            e);
         });
     }
     void erase_in(const ringdb_db *in, std::string_view key) {
@@ -742,6 +919,12 @@ class db : public keyspace {
     ringdb::keyspace keyspace(const std::string &name) {
         return ringdb::keyspace(detail::made<ringdb_db>(
             [&](ringdb_db **place, ringdb_error *e) { return ringdb_keyspace(owner_.get(), name.c_str(), place, e); }));
+    }
+    // Made if missing, or altered, to have these settings: TOML text, as "merge_operator = 'add'".
+    ringdb::keyspace keyspace(const std::string &name, const std::string &toml) {
+        return ringdb::keyspace(detail::made<ringdb_db>([&](ringdb_db **place, ringdb_error *e) {
+            return ringdb_keyspace_with(owner_.get(), name.c_str(), toml.c_str(), place, e);
+        }));
     }
     std::optional<ringdb::keyspace> existing_keyspace(const std::string &name) const {
         auto *out = detail::made<ringdb_db>([&](ringdb_db **place, ringdb_error *e) {

@@ -14,11 +14,14 @@ mod args;
 mod asynchronous;
 mod callback;
 mod iter;
+mod merge;
+mod operator;
 mod options;
 mod read;
 mod reads;
 mod result;
 mod store;
+mod tables;
 mod task;
 mod transaction;
 mod upkeep;
@@ -32,11 +35,14 @@ pub use asynchronous::*;
 pub use iter::{
     ringdb_iter, ringdb_iter_free, ringdb_iter_next, ringdb_iter_next_back, ringdb_prefix, ringdb_range,
 };
+pub use merge::*;
+pub use operator::*;
 pub use options::*;
 pub use read::*;
 pub use reads::*;
 pub use result::{ringdb_code_kind, ringdb_code_name, ringdb_error};
 pub use store::*;
+pub use tables::*;
 pub use transaction::*;
 pub use upkeep::*;
 pub use value::*;
@@ -69,5 +75,6 @@ mod tests {
         assert_eq!(size_of::<crate::ringdb_read_options>(), 16);
         assert_eq!(size_of::<crate::ringdb_write_options>(), 16);
         assert_eq!(size_of::<crate::ringdb_answer>(), 24);
+        assert_eq!(size_of::<crate::ringdb_merge_operator>(), 56);
     }
 }

@@ -40,7 +40,7 @@ pub unsafe extern "C" fn ringdb_options_free(options: *mut ringdb_options) {
 ///
 /// # Safety
 /// `options` is NULL or a live handle, `err` as of `guard`.
-unsafe fn set(
+pub(crate) unsafe fn set(
     options: *mut ringdb_options,
     err: *mut ringdb_error,
     change: impl FnOnce(&mut Options) -> Result<(), Fail>,

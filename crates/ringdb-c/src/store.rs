@@ -60,7 +60,7 @@ impl ringdb_db {
     }
 
     /// The same part of another keyspace.
-    fn with(&self, keyspace: Keyspace) -> ringdb_db {
+    pub(crate) fn with(&self, keyspace: Keyspace) -> ringdb_db {
         let snapshot = self.snapshot.as_ref().map(|s| s.keyspace(&keyspace));
         ringdb_db { db: self.db.clone(), keyspace, snapshot }
     }

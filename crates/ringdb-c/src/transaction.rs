@@ -23,7 +23,7 @@ impl ringdb_transaction {
     ///
     /// # Safety
     /// `of` is NULL or a live handle.
-    unsafe fn with<T>(
+    pub(crate) unsafe fn with<T>(
         &self,
         of: *const ringdb_db,
         call: impl FnOnce(&Arc<Transaction>, &Keyspace) -> ringdb::Result<T>,

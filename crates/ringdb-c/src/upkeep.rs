@@ -98,7 +98,7 @@ pub unsafe extern "C" fn ringdb_stats(
 ///
 /// # Safety
 /// The header's contract of `out`.
-unsafe fn report(out: *mut *mut ringdb_value, report: &impl serde::Serialize) -> Result<(), Fail> {
+pub(crate) unsafe fn report(out: *mut *mut ringdb_value, report: &impl serde::Serialize) -> Result<(), Fail> {
     if !out.is_null() {
         // SAFETY: a place of the caller.
         unsafe { out.write(ringdb_value::json(report)?) };

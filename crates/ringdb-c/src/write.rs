@@ -13,7 +13,7 @@ use crate::value::free;
 /// A batch.
 pub struct ringdb_batch(pub(crate) Alone<WriteBatch>);
 
-fn write_and_wait(db: &Db, batch: &WriteBatch, how: &WriteOptions) -> Result<i32, Fail> {
+pub(crate) fn write_and_wait(db: &Db, batch: &WriteBatch, how: &WriteOptions) -> Result<i32, Fail> {
     if how.deadline.is_some() {
         refuse_in_a_callback("a write that waits until a deadline")?;
     }

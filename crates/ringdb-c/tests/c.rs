@@ -23,6 +23,11 @@ fn the_contract_from_c() {
 }
 
 #[test]
+fn merges_times_to_live_and_tables_from_c() {
+    LIBRARY.passes("cc", "-std=gnu99", "merges.c", &ENGINES);
+}
+
+#[test]
 fn asynchronous_calls_from_c() {
     LIBRARY.passes("cc", "-std=gnu11", "async.c", &ENGINES);
 }

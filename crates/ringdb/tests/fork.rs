@@ -190,3 +190,32 @@ fn what_is_on_its_way_is_refused_in_the_child_and_goes_on_in_the_parent() {
         db.close().unwrap();
     }
 }
+
+#[test]
+fn an_ingester_is_of_no_use_in_the_child_which_leaves_its_files_to_the_parent() {
+    let d = Durability::Process;
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), options(d)).unwrap();
+    let pairs = || (0..30_000u32).map(|i| (i.to_be_bytes(), [7; 100]));
+    let (mut ingester, mut begun) = (db.ingester().unwrap(), db.ingester().unwrap());
+    for (key, value) in pairs() {
+        ingester.add(key, value).unwrap();
+    }
+    begun.add("z", "never").unwrap();
+    let pid = fork();
+    if pid == 0 {
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let refused = |e: ringdb::Error| assert!(e.to_string().contains("fork"), "{e}");
+            refused(begun.add("zz", "child").unwrap_err());
+            drop(begun);
+            refused(ingester.add("zz", "child").unwrap_err());
+            refused(ingester.finish().unwrap_err());
+        }));
+        exit(done.is_ok());
+    }
+    wait_for(pid, d);
+    drop(begun);
+    assert_eq!(ingester.finish().unwrap(), 30_000);
+    assert!(db.iter().map(Result::unwrap).eq(pairs().map(|(k, v)| (k[..].into(), v[..].into()))));
+    assert!(db.verify().unwrap().is_ok());
+}

@@ -287,6 +287,85 @@ void event_loops(const std::string &uri, const std::string &dir) {
     CHECK(thrown([&] { db.reads(1, {true, std::chrono::seconds(1)}); }).kind() == ringdb::kind::fix_call);
 }
 
+void merges_times_to_live_and_tables(const std::string &uri, const std::string &dir) {
+    auto dropped = std::make_shared<int>(0);
+    {
+        auto o = small(uri);
+        using operands = std::vector<std::string_view>;
+        o.merge_operator(
+             "longest",
+             [dropped](std::string_view key, std::optional<std::string_view> value, const operands &all) {
+                 if (key == "throws")
+                     throw std::runtime_error("not this one");
+                 std::string_view best = value.value_or("");
+                 for (const auto one : all)
+                     best = one.size() > best.size() ? one : best;
+                 return std::string(best);
+             },
+             [](std::string_view, const operands &all) -> std::optional<std::string> {
+                 std::string_view best;
+                 for (const auto one : all)
+                     best = one.size() > best.size() ? one : best;
+                 return std::string(best);
+             })
+            .merge_operator(
+                "throws ints",
+                [](std::string_view, std::optional<std::string_view>, const operands &) -> std::string { throw 5; });
+        auto db = ringdb::db::open(dir + "/m", o);
+        CHECK(dropped.use_count() == 2);
+        auto names = db.keyspace("names", "merge_operator = 'longest'");
+        auto ints = db.keyspace("ints", "merge_operator = 'throws ints'");
+        CHECK(names.settings().find("longest") != std::string::npos);
+        names.put("pear", "conference");
+        for (const auto *text : {"a", "williams", "comice", "something long"})
+            names.merge("pear", text);
+        ringdb::batch b;
+        b.merge(names, "apple", "boskoop")
+            .merge(names, "apple", "elstar")
+            .put_with_ttl("gone", "x", std::chrono::milliseconds(1));
+        b.put_with_ttl(names, "stays", "x", std::chrono::hours(1));
+        db.write(b);
+        auto tx = db.transaction(), other = db.transaction();
+        tx.merge(names, "apple", "golden delicious");
+        other.merge(names, "apple", "idared");
+        CHECK(*other.get(names, "apple") == "boskoop");
+        CHECK(tx.commit() && !other.commit());
+        CHECK(*names.get("pear") == "something long" && *names.get("apple") == "golden delicious");
+        db.flush();
+        CHECK(*names.get("pear") == "something long" && names.contains("stays"));
+        names.put_with_ttl("late", "x", std::chrono::milliseconds(1), {ringdb::durability::sync, {}});
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        CHECK(!names.contains("late") && !db.contains("gone"));
+        names.merge("throws", "x");
+        const auto e = thrown([&] { (void)names.get("throws"); });
+        CHECK(e.code() == RINGDB_INVALID_ARGUMENT && std::string(e.what()).find("not this one") != std::string::npos);
+        ints.merge("k", "x", {ringdb::durability::process, {}});
+        CHECK(thrown([&] { (void)ints.get("k"); }).code() == RINGDB_INVALID_ARGUMENT);
+        CHECK(thrown([&] { db.merge("k", "x"); }).code() == RINGDB_INVALID_ARGUMENT);
+        CHECK(thrown([&] { db.put_with_ttl("k", "x", std::chrono::milliseconds(-1)); }).kind() ==
+              ringdb::kind::fix_call);
+        names.erase("throws");
+
+        auto squares = db.keyspace("squares", "");
+        {
+            auto ingester = squares.ingester();
+            for (int i = 0; i < 1000; i++)
+                ingester.add(key_of(i), std::to_string(i * i));
+            CHECK(!squares.contains(key_of(3)) && ingester.finish() == 1000);
+        }
+        CHECK(*squares.get(key_of(999)) == "998001");
+        CHECK(squares.snapshot().export_range(dir + "/exported", key_of(10), key_of(20)).find("10") !=
+              std::string::npos);
+        auto there = db.keyspace("there", "compression = 'lz4'");
+        CHECK(there.import_tables(dir + "/exported") == 10 && *there.get(key_of(12)) == "144");
+        there.alter("time_to_live = '1 h'");
+        CHECK(thrown([&] { there.alter("time_to_live = 'soon'"); }).code() == RINGDB_INVALID_ARGUMENT);
+        db.close();
+        CHECK(dropped.use_count() == 2);
+    }
+    CHECK(dropped.use_count() == 1);
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -302,6 +381,7 @@ int main(int argc, char **argv) {
     the_calls_that_wait(argv[1], argv[2]);
     what_is_wrong_is_thrown(argv[1], argv[2]);
     transactions(argv[1], argv[2]);
+    merges_times_to_live_and_tables(argv[1], argv[2]);
     asynchronous(argv[1], argv[2]);
     event_loops(argv[1], argv[2]);
     std::printf("passed\n");

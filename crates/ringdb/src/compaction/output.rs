@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engineswap::{Io, Purpose};
+use engineswap::{Io, Process, Purpose};
 
 use super::CompactionEnv;
 use super::filtering::Filtering;
@@ -34,9 +34,15 @@ const LOOK_EVERY: usize = 2048;
 pub(crate) struct PendingFiles {
     io: Io,
     files: Vec<PathBuf>,
+    /// Whose they are: a child of it leaves them where they are.
+    process: Process,
 }
 
 impl PendingFiles {
+    fn new(io: &Io) -> PendingFiles {
+        PendingFiles { io: io.clone(), files: Vec::new(), process: Process::this() }
+    }
+
     /// The files stay.
     pub fn keep(mut self) {
         self.files.clear();
@@ -45,6 +51,9 @@ impl PendingFiles {
 
 impl Drop for PendingFiles {
     fn drop(&mut self) {
+        if !self.process.is_this() {
+            return;
+        }
         for f in &self.files {
             // Whatever cannot be removed now is an orphan, removed when the store is next opened.
             let _ = self.io.remove_file(f);
@@ -109,7 +118,7 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
             cuts: cuts(&store.levels(), &store.quarantined()).into(),
             finishing: VecDeque::new(),
             done: Vec::new(),
-            pending: PendingFiles { io: store.io().clone(), files: Vec::new() },
+            pending: PendingFiles::new(store.io()),
             settings,
             region: 0,
             last_level: level == LAST,
@@ -205,7 +214,7 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
         while !self.finishing.is_empty() {
             self.wait_for_one()?;
         }
-        let nothing = PendingFiles { io: self.pending.io.clone(), files: Vec::new() };
+        let nothing = PendingFiles::new(&self.pending.io);
         Ok((std::mem::take(&mut self.done), std::mem::replace(&mut self.pending, nothing)))
     }
 }

@@ -88,6 +88,7 @@ impl Core {
     /// Commits an operand.
     pub fn merge_one(&self, keyspace: &KeyspaceState, key: &[u8], operand: &[u8]) -> Result<()> {
         self.write_side()?;
+        self.check_open()?;
         keyspace.check()?;
         ttl::check_merge(keyspace.life())?;
         self.keyspaces.operators().check(keyspace.prefix.as_slice(), operand)?;

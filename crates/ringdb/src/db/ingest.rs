@@ -91,6 +91,7 @@ impl<'a> Ingester<'a> {
     }
 
     fn add_pair(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.core.health.check_process()?;
         check_limits(key, value)?;
         if self.pairs > 0 && self.last.as_slice() >= key {
             let (key, last) = (shown(key), shown(&self.last));
@@ -123,6 +124,7 @@ impl<'a> Ingester<'a> {
     pub fn finish(self) -> Result<u64> {
         let Ingester { core, side, keyspace, out, pairs, bytes, failed, .. } = self;
         failed.map_or(Ok(()), Err)?;
+        core.check_open()?;
         if pairs == 0 {
             return Ok(0);
         }

@@ -42,6 +42,11 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
+/// A setting that is a small number of bytes.
+pub(super) fn bytes_setting<'de, D: Deserializer<'de>>(d: D) -> Result<Option<u32>, D::Error> {
+    Option::<Bytes>::deserialize(d)?.map(|b| few_bytes(b).map_err(D::Error::custom)).transpose()
+}
+
 /// `4096`, `64k`, `64KiB`, `256 MiB`, `1.5G`: units are powers of 1024.
 fn parse_bytes(s: &str) -> Option<u64> {
     let s = s.trim();
@@ -171,6 +176,33 @@ impl Options {
     }
 }
 
+#[cfg(feature = "toml")]
+impl super::KeyspaceOptions {
+    /// Reads settings of a keyspace from TOML: the fields by name, sizes and times also as text with a unit. What is
+    /// not there is not given.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use ringdb::KeyspaceOptions;
+    ///
+    /// let o = KeyspaceOptions::from_toml("merge_operator = 'add'\nblock_bytes = '16 KiB'\n")?;
+    /// assert_eq!((o.merge_operator.as_deref(), o.block_bytes), (Some("add"), Some(16 << 10)));
+    /// let o = KeyspaceOptions::from_toml("time_to_live = '1 h'")?;
+    /// assert_eq!(o.time_to_live, Some(Duration::from_secs(3600)));
+    /// # Ok::<(), ringdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Options::from_toml`].
+    pub fn from_toml(text: &str) -> crate::Result<super::KeyspaceOptions> {
+        let o: super::KeyspaceOptions =
+            toml::from_str(text).map_err(|e| crate::Error::Invalid(e.to_string().trim_end().into()))?;
+        o.validate()?;
+        Ok(o)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,6 +261,17 @@ mod tests {
             let e = Options::from_toml(text).unwrap_err();
             assert!(e.to_string().contains(part), "{text}: {e}");
             assert_eq!(e.kind(), crate::ErrorKind::FixCall);
+        }
+        for (text, part) in [
+            ("merge_operator = 5", "line 1"),
+            ("cache_bytes = 5", "cache_bytes"),
+            ("block_bytes = '5000'", "block_bytes is 5000: a power of two"),
+            ("block_bytes = '99 GiB'", "too large"),
+            ("time_to_live = '1 fortnight'", "fortnight"),
+            ("merge_operator = ''", "1 to 255 bytes"),
+        ] {
+            let e = crate::KeyspaceOptions::from_toml(text).unwrap_err();
+            assert!(e.to_string().contains(part), "{text}: {e}");
         }
         let e = Options::load("/nowhere/at/all").unwrap_err();
         assert!(e.to_string().contains("/nowhere/at/all"), "{e}");

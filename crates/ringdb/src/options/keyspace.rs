@@ -42,6 +42,7 @@ pub struct KeyspaceOptions {
     /// Bytes of a data block, a power of two from 4 KiB to 64 KiB. The frames of the block cache have one size, that of
     /// the keyspaces with the most bytes of tables when the store is opened: smaller blocks take a whole frame, larger
     /// ones are cached beside them, at some cost.
+    #[serde(deserialize_with = "super::file::bytes_setting")]
     pub block_bytes: Option<u32>,
     /// Bloom filter bits per key; 0 for no filters.
     pub filter_bits_per_key: Option<u32>,
