@@ -6,7 +6,8 @@
  *
  * Each job opens the engine that its options name, after fio has forked, and has one queue of `iodepth`. With an iodepth
  * of 1 there is nothing to overlap, and operations are plain calls, as the library does them for everybody; the option
- * `queue_always`, or naming an option that is for queues, sends them through the queue. fio's buffers are lent to the
+ * `queue_always`, or naming another option that is for queues, sends them through the queue; with `queue_always` that
+ * is so of buffered writes, too. fio's buffers are lent to the
  * queue until their completion; with `fixed_buffers` or `clone_buffers` they are registered with it.
  *
  * What a job asks for is done or refused: sync=dsync makes every write durable at its completion (RWF_DSYNC), sync=sync
@@ -34,19 +35,23 @@ struct options_of_job {
 	void *pad;
 	char *uri;
 	char *engine;
-	unsigned int queue_always;
 #define OPTION(name, help) char *name;
+#define SWITCH(name, help) unsigned int name;
 #include "options.h"
 #undef OPTION
+#undef SWITCH
 };
 
 static const struct {
 	const char *name;
 	size_t at;
+	int is_switch;
 } engine_options[] = {
-#define OPTION(name, help) { #name, offsetof(struct options_of_job, name) },
+#define OPTION(name, help) { #name, offsetof(struct options_of_job, name), 0 },
+#define SWITCH(name, help) { #name, offsetof(struct options_of_job, name), 1 },
 #include "options.h"
 #undef OPTION
+#undef SWITCH
 };
 
 static struct fio_option options[] = {
@@ -68,27 +73,21 @@ static struct fio_option options[] = {
 		.category = FIO_OPT_C_ENGINE,
 		.group = FIO_OPT_G_INVALID,
 	},
-	{
-		.name = "queue_always",
-		.lname = "Queue at iodepth 1 too",
-		.type = FIO_OPT_STR_SET,
-		.off1 = offsetof(struct options_of_job, queue_always),
-		.help = "Send operations through the queue even if one alone is in flight",
-		.category = FIO_OPT_C_ENGINE,
-		.group = FIO_OPT_G_INVALID,
-	},
-#define OPTION(option, text)                                     \
+#define ENGINE_OPTION(option, text, kind)                        \
 	{                                                        \
 		.name = #option,                                 \
 		.lname = #option,                                \
-		.type = FIO_OPT_STR_STORE,                       \
+		.type = kind,                                    \
 		.off1 = offsetof(struct options_of_job, option), \
 		.help = text,                                    \
 		.category = FIO_OPT_C_ENGINE,                    \
 		.group = FIO_OPT_G_INVALID,                      \
 	},
+#define OPTION(option, text) ENGINE_OPTION(option, text, FIO_OPT_STR_STORE)
+#define SWITCH(option, text) ENGINE_OPTION(option, text, FIO_OPT_STR_SET)
 #include "options.h"
 #undef OPTION
+#undef SWITCH
 	{
 		.name = NULL,
 	},
@@ -119,7 +118,9 @@ static const char *uri_of(const struct options_of_job *o, char *out, size_t size
 	int has_options = strchr(base, '?') != NULL;
 
 	for (i = 0; i < sizeof(engine_options) / sizeof(engine_options[0]) && n < size; i++) {
-		const char *value = *(char *const *)((const char *)o + engine_options[i].at);
+		const char *at = (const char *)o + engine_options[i].at;
+		const char *value =
+			engine_options[i].is_switch ? (*(const unsigned int *)at ? "on" : NULL) : *(char *const *)at;
 
 		if (!value)
 			continue;
@@ -216,7 +217,7 @@ static int engineswap_fio_init(struct thread_data *td)
 	if (has_option(engineswap_engine_uri(job->engine), "iopoll") && !td->o.odirect)
 		return refuse(td, "iopoll polls for direct transfers, and this job has none: add direct=1");
 	job->depth = td->o.iodepth;
-	if (td->o.iodepth == 1 && !o->queue_always && !for_queues(uri))
+	if (td->o.iodepth == 1 && !for_queues(uri))
 		return 0;
 	if (engineswap_queue_open(job->engine, job->depth, 0, &job->queue, &err) != ENGINESWAP_OK)
 		return failed(td, "queue", &err);

@@ -1,6 +1,7 @@
 /* The options of engineswap's engines by the names that they have in URIs; a test compares them with the library. */
 /* An option a line, as the tests read them. */
 /* clang-format off */
+SWITCH(queue_always, "posix, libaio: lone operations go through the queue, too; io_uring: lone operations and buffered writes go through the ring, too")
 OPTION(threads, "posix: the most threads of the pool")
 OPTION(nowait, "posix: cached reads are done at submission (on, off)")
 OPTION(depth, "libaio, io_uring: operations in flight at most, in each queue")

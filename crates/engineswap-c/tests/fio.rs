@@ -237,23 +237,17 @@ fn what_a_job_asks_for_is_done_or_refused() {
 fn fio_honours_or_refuses_every_option() {
     let Some(plugin) = plugin() else { return };
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let run = |uri: &str, buffered: bool| -> Command {
+    let run = |uri: &str, load: table::Load| -> Command {
         let mut c = Command::new("fio");
         c.current_dir(dir.path()).env_remove("ENGINESWAP");
-        c.args([
-            "--name=job",
-            "--size=1m",
-            "--bs=4k",
-            "--filename=file",
-            "--rw=randread",
-            "--iodepth=32",
-            "--iodepth_batch=32",
-        ]);
-        c.args(["--thread", if buffered { "--direct=0" } else { "--direct=1" }, "--invalidate=0"]);
+        c.args(["--name=job", "--size=1m", "--bs=4k", "--filename=file", "--rw=randread"]);
+        let depth = if load.alone { "1" } else { "32" };
+        c.arg(format!("--iodepth={depth}")).arg(format!("--iodepth_batch={depth}"));
+        c.args(["--thread", if load.buffered { "--direct=0" } else { "--direct=1" }, "--invalidate=0"]);
         c.arg(format!("--ioengine=external:{}", plugin.display())).arg(format!("--uri={uri}"));
         c
     };
-    good(run("posix", true).output().unwrap(), "the file");
+    good(run("posix", table::Load { buffered: true, alone: false }).output().unwrap(), "the file");
     let refuses = &[("provided_buffers", "this program has none")];
     table::check(&table::Way { name: "fio", dir: dir.path(), refuses, buffered: true, command: &run });
 }
@@ -278,8 +272,12 @@ fn an_option_acts_at_an_iodepth_of_1_too() {
 #[test]
 fn the_plugin_has_every_option_of_the_engines() {
     let list = std::fs::read_to_string(root().join("fio-plugin/options.h")).unwrap();
-    let named: Vec<&str> =
-        list.lines().filter_map(|l| l.strip_prefix("OPTION(")?.split_once(',').map(|(n, _)| n)).collect();
+    let named: Vec<&str> = list
+        .lines()
+        .filter_map(|l| {
+            l.strip_prefix("OPTION(").or(l.strip_prefix("SWITCH("))?.split_once(',').map(|(n, _)| n)
+        })
+        .collect();
     let mut known = vec![];
     for engine in ["posix", "libaio", "io_uring"] {
         let e = engineswap::Io::from_uri(&format!("{engine}?nonsense")).err().unwrap().to_string();

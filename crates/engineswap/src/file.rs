@@ -44,10 +44,11 @@ impl File {
     }
 
     /// Fills `buf` from `offset` if the page cache has all of it: the call does not wait for the device (RWF_NOWAIT).
-    /// `None` if it has not, and on files that bypass it, file systems without the flag and the simulated disk; what is
-    /// in `buf` then is unspecified. After a try in vain the kernel has mostly begun the device's read.
+    /// `None` if it has not, and on files that bypass it, file systems without the flag, engines with `queue_always`
+    /// and the simulated disk; what is in `buf` then is unspecified. After a try in vain the kernel has mostly begun
+    /// the device's read.
     pub fn read_cached_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Option<()> {
-        self.0.os()?.read_cached_at(buf, offset, purpose)
+        self.0.read_cached_at(buf, offset, purpose)
     }
 
     /// Writes all of `buf` at `offset`.

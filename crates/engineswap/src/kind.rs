@@ -25,6 +25,11 @@ pub enum OpKind {
     SyncData,
     /// sync_file_range over `len` bytes at `offset`: starts write-back and waits for it; not durable by itself.
     SyncRange,
+    /// sync_file_range over `len` bytes at `offset` (0: to the end) that starts write-back and does not wait for it.
+    StartWriteBack {
+        /// Waits for what is under way there already.
+        wait_before: bool,
+    },
     /// fallocate `len` bytes at `offset`, growing the file.
     Allocate,
 }

@@ -44,7 +44,7 @@ impl OpClass {
             OpKind::Read => OpClass::Read,
             OpKind::Write { .. } => OpClass::Write,
             OpKind::SyncAll | OpKind::SyncData => OpClass::Sync,
-            OpKind::SyncRange => OpClass::SyncRange,
+            OpKind::SyncRange | OpKind::StartWriteBack { .. } => OpClass::SyncRange,
             OpKind::Allocate => OpClass::Allocate,
         }
     }

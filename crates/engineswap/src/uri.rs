@@ -3,8 +3,8 @@
 //! | URI | engine | options |
 //! |---|---|---|
 //! | `auto` or empty | the environment variable `ENGINESWAP`, else the best that works here | |
-//! | `posix` | plain system calls, a thread pool for batches | `threads` (1 to 1024, default 16), `nowait` (on) |
-//! | `libaio` | Linux native AIO | `depth` (1 to 4096, default 128) |
+//! | `posix` | plain system calls, a thread pool for batches | `threads` (1 to 1024, default 16), `nowait` (on), `queue_always` |
+//! | `libaio` | Linux native AIO | `depth` (1 to 4096, default 128), `queue_always` |
 //! | `io_uring` | io_uring | those of [`UringConfig`] |
 //! | `sim` | a simulated disk in memory, for tests ([`crate::sim`]) | those of [`SimConfig`] |
 //!
@@ -53,11 +53,13 @@ pub struct PosixConfig {
     /// Queued reads through the page cache are tried at submission first, without waiting (RWF_NOWAIT): what is cached
     /// costs no thread.
     pub nowait: bool,
+    /// Operations that are alone go through the pool, too ([`UringConfig::queue_always`]).
+    pub queue_always: bool,
 }
 
 impl Default for PosixConfig {
     fn default() -> PosixConfig {
-        PosixConfig { threads: 16, nowait: true }
+        PosixConfig { threads: 16, nowait: true, queue_always: false }
     }
 }
 
@@ -66,11 +68,14 @@ impl Default for PosixConfig {
 pub struct LibaioConfig {
     /// Operations in flight at most, in each queue.
     pub depth: u32,
+    /// Operations that are alone go through a context, too ([`UringConfig::queue_always`]); sync_file_range and
+    /// fallocate stay plain calls, since native AIO has none.
+    pub queue_always: bool,
 }
 
 impl Default for LibaioConfig {
     fn default() -> LibaioConfig {
-        LibaioConfig { depth: 128 }
+        LibaioConfig { depth: 128, queue_always: false }
     }
 }
 
@@ -82,7 +87,7 @@ impl Config {
 
     /// libaio with this depth.
     pub fn libaio(depth: u32) -> Config {
-        Config::Libaio(LibaioConfig { depth })
+        Config::Libaio(LibaioConfig { depth, ..LibaioConfig::default() })
     }
 
     /// io_uring with this depth and every flag that the kernel has.
@@ -91,8 +96,8 @@ impl Config {
     }
 }
 
-const POSIX_OPTIONS: &str = "threads, nowait";
-const LIBAIO_OPTIONS: &str = "depth";
+const POSIX_OPTIONS: &str = "threads, nowait, queue_always";
+const LIBAIO_OPTIONS: &str = "depth, queue_always";
 
 impl FromStr for Config {
     type Err = Error;
@@ -115,6 +120,7 @@ impl FromStr for Config {
                     match k {
                         "threads" => c.threads = number(k, v, 1, 1024)?,
                         "nowait" => c.nowait = flag(k, v)?.unwrap_or(true),
+                        "queue_always" => c.queue_always = flag(k, v)? == Some(true),
                         _ => return Err(unknown(name, k, POSIX_OPTIONS)),
                     }
                 }
@@ -125,6 +131,7 @@ impl FromStr for Config {
                 for (k, v) in options {
                     match k {
                         "depth" => c.depth = number(k, v, 1, 4096)?,
+                        "queue_always" => c.queue_always = flag(k, v)? == Some(true),
                         _ => return Err(unknown(name, k, LIBAIO_OPTIONS)),
                     }
                 }
@@ -155,16 +162,20 @@ impl fmt::Display for Config {
     }
 }
 
+fn always(queue_always: bool) -> &'static str {
+    if queue_always { "&queue_always" } else { "" }
+}
+
 impl fmt::Display for PosixConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nowait = if self.nowait { "" } else { "&nowait=off" };
-        write!(f, "posix?threads={}{nowait}", self.threads)
+        write!(f, "posix?threads={}{nowait}{}", self.threads, always(self.queue_always))
     }
 }
 
 impl fmt::Display for LibaioConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "libaio?depth={}", self.depth)
+        write!(f, "libaio?depth={}{}", self.depth, always(self.queue_always))
     }
 }
 
@@ -185,7 +196,7 @@ mod tests {
         assert_eq!(parse("auto").unwrap(), Config::Auto);
         assert_eq!(parse("posix?threads=3").unwrap(), Config::posix(3));
         assert_eq!(parse("posix?nowait=on").unwrap(), Config::posix(16));
-        let without = Config::Posix(PosixConfig { threads: 16, nowait: false });
+        let without = Config::Posix(PosixConfig { nowait: false, ..PosixConfig::default() });
         assert_eq!(parse("posix?nowait=off").unwrap(), without);
         assert_eq!(parse("libaio").unwrap(), Config::libaio(128));
         let want = UringConfig {
@@ -223,7 +234,7 @@ mod tests {
 
         #[test]
         fn no_near_miss_panics_and_what_parses_prints_back(
-            s in "(auto|posix|libaio|io_uring|sim|x)?\\??((depth|threads|nowait|seed|plan|capacity|single_issuer|defer_taskrun|sqpoll|sqpoll_cpu|worker_cpus|fixed_files|provided_buffers|reap|min_wait_us|y)(=(on|off|0|1|12|0,1|0\\+1|0-3|-3|99999999999)?)?&?){0,4}"
+            s in "(auto|posix|libaio|io_uring|sim|x)?\\??((depth|threads|nowait|queue_always|seed|plan|capacity|single_issuer|defer_taskrun|sqpoll|sqpoll_cpu|worker_cpus|fixed_files|provided_buffers|reap|min_wait_us|y)(=(on|off|0|1|12|0,1|0\\+1|0-3|-3|99999999999)?)?&?){0,4}"
         ) {
             if let Ok(c) = parse(&s) {
                 prop_assert_eq!(parse(&c.to_string()).unwrap(), c);

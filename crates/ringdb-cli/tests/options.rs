@@ -8,7 +8,7 @@ mod table;
 use std::process::Command;
 
 use common::command;
-use table::Way;
+use table::{Load, Way};
 
 fn disk() -> tempfile::TempDir {
     // Not /tmp, which may be a file system without direct I/O.
@@ -19,16 +19,21 @@ fn disk() -> tempfile::TempDir {
 fn fileperf_honours_or_refuses_every_option() {
     let dir = disk();
     let file = dir.path().join("file");
-    let run = |uri: &str, buffered: bool| -> Command {
-        let mut c = command(["fileperf", "--size", "4m", "--bs", "4k", "--iodepth", "32", "--batch", "16"]);
+    let run = |uri: &str, load: Load| -> Command {
+        let mut c = command(["fileperf", "--size", "4m", "--bs", "4k"]);
+        match load.alone {
+            // Reads of fileperf always go through its queue; buffered writes do not.
+            true => c.args(["--iodepth", "1", "--rw", "randwrite"]),
+            false => c.args(["--iodepth", "32", "--batch", "16"]),
+        };
         c.args(["--runtime", "300ms"]);
         c.args(["--warmup", "0", "--filename"]).arg(&file).arg("--io").arg(uri);
-        if !buffered {
+        if !load.buffered && !load.alone {
             c.arg("--direct");
         }
         c
     };
-    assert!(run("posix", false).output().unwrap().status.success());
+    assert!(run("posix", Load { buffered: false, alone: false }).output().unwrap().status.success());
     let refuses = &[
         ("provided_buffers", "this program has none"),
         // A shallower queue would be another measurement than the one that was asked for.
@@ -40,7 +45,7 @@ fn fileperf_honours_or_refuses_every_option() {
 #[test]
 fn the_store_honours_or_refuses_every_option() {
     let dir = disk();
-    let bench = |uri: &str| -> Command {
+    let bench = |uri: &str, workload: &str| -> Command {
         let mut c = command([
             "bench",
             "--num",
@@ -52,13 +57,13 @@ fn the_store_honours_or_refuses_every_option() {
             "--ops",
             "2000",
         ]);
-        c.args(["--workloads", "multireadrandom", "--batch-size", "64", "--direct-reads", "--io", uri]);
+        c.args(["--workloads", workload, "--batch-size", "64", "--direct-reads", "--io", uri]);
         c.arg("--db").arg(dir.path().join("db"));
         c
     };
-    assert!(bench("posix").output().unwrap().status.success());
-    let run = |uri: &str, _buffered: bool| -> Command {
-        let mut c = bench(uri);
+    assert!(bench("posix", "readrandom").output().unwrap().status.success());
+    let run = |uri: &str, load: Load| -> Command {
+        let mut c = bench(uri, if load.alone { "readrandom" } else { "multireadrandom" });
         c.arg("--use-existing-db");
         c
     };

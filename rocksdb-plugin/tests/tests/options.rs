@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rocksdb_plugin_tests::{good, place, plugin, run, text, tool, under, uri};
-use table::Way;
+use table::{Load, Way};
 
 /// db_bench on a database; with its tables read directly or not.
 fn db_bench(plugin: &Path, exe: &Path, dir: &Path, uri: &str, buffered: bool, benchmarks: &str) -> Command {
@@ -25,7 +25,7 @@ fn db_bench(plugin: &Path, exe: &Path, dir: &Path, uri: &str, buffered: bool, be
         "--seed=1",
         "--cache_size=65536",
     ]);
-    if benchmarks == "multireadrandom" {
+    if !benchmarks.starts_with("fillrandom") {
         c.arg("--use_existing_db");
     }
     if !buffered {
@@ -39,8 +39,9 @@ fn rocksdb_honours_or_refuses_every_option() {
     let (Some(plugin), Some(exe)) = (plugin(), tool("db_bench")) else { return };
     let dir = place();
     good(&mut db_bench(plugin, &exe, dir.path(), &uri("posix"), false, "fillrandom,compact"));
-    let run = |engine: &str, buffered: bool| {
-        db_bench(plugin, &exe, dir.path(), &uri(engine), buffered, "multireadrandom")
+    let run = |engine: &str, load: Load| {
+        let benchmark = if load.alone { "readrandom" } else { "multireadrandom" };
+        db_bench(plugin, &exe, dir.path(), &uri(engine), load.buffered, benchmark)
     };
     let refuses = &[
         ("fixed_buffers", "registers none"),

@@ -4,12 +4,13 @@
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use super::owned::{Owned, SlotQueue};
 use super::{Engine, RawQueue, RawRegistration, Unregistered};
 use crate::Result;
+use crate::engine::queued::{self, RunsAlone};
 use crate::engine::{kept, runner};
 use crate::file::{File, FileLock};
 use crate::how::OpenHow;
@@ -60,6 +61,10 @@ pub(crate) trait Driver: Send + Sync {
     fn cached_first(&self) -> bool {
         false
     }
+    /// Whether an operation that is alone goes through a queue, too.
+    fn queue_always(&self) -> bool {
+        false
+    }
 }
 
 /// An engine of the operating system: shared files and directories, the driver's queues.
@@ -68,12 +73,15 @@ pub(crate) struct OsEngine<D> {
     stats: Arc<Stats>,
     /// Threads keep a queue per engine; the strong side of it says that the engine is still there.
     token: Arc<u64>,
+    /// For the files whose every call goes through a queue.
+    me: Weak<OsEngine<D>>,
 }
 
-impl<D: Driver> OsEngine<D> {
-    pub(crate) fn new(driver: D) -> OsEngine<D> {
+impl<D: Driver + 'static> OsEngine<D> {
+    pub(crate) fn start(driver: D) -> Arc<OsEngine<D>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        OsEngine { driver, stats: Arc::new(Stats::new(D::NAME)), token: Arc::new(NEXT.fetch_add(1, Relaxed)) }
+        let (stats, token) = (Arc::new(Stats::new(D::NAME)), Arc::new(NEXT.fetch_add(1, Relaxed)));
+        Arc::new_cyclic(|me| OsEngine { driver, stats, token, me: me.clone() })
     }
 
     fn make(&self, depth: u32, users: Users) -> Result<Box<Owned<D::Queue>>> {
@@ -87,7 +95,7 @@ impl<D> Drop for OsEngine<D> {
     }
 }
 
-impl<D: Driver> kept::Maker for OsEngine<D> {
+impl<D: Driver + 'static> kept::Maker for OsEngine<D> {
     fn own(&self) -> Result<Box<dyn RawQueue>> {
         Ok(self.make(self.driver.run_depth(), Users::One)?)
     }
@@ -102,6 +110,10 @@ impl<D: Driver> kept::Maker for OsEngine<D> {
 
     fn depth(&self) -> u32 {
         self.driver.run_depth()
+    }
+
+    fn queue_always(&self) -> bool {
+        self.driver.queue_always()
     }
 
     fn most(&self) -> usize {
@@ -124,7 +136,13 @@ fn named<D: Driver, T>(op: &'static CStr, call: impl Fn() -> Result<T>) -> Resul
     probes::around(event, |_| 0, || with_room(call))
 }
 
-impl<D: Driver> Engine for OsEngine<D> {
+impl<D: Driver + 'static> RunsAlone for OsEngine<D> {
+    fn run_alone(&self, op: Op) -> Done {
+        runner::run_alone(&self.token, op, self, &self.stats)
+    }
+}
+
+impl<D: Driver + 'static> Engine for OsEngine<D> {
     fn info(&self) -> EngineInfo {
         self.driver.info()
     }
@@ -133,7 +151,7 @@ impl<D: Driver> Engine for OsEngine<D> {
         named::<D, _>(c"open", || {
             let file = OsFile::open(path, how, &self.stats)?;
             self.driver.opened(&file)?;
-            Ok(File::from_raw(Arc::new(file)))
+            Ok(queued::file(Arc::new(file), self.driver.queue_always().then_some(&self.me)))
         })
     }
 

@@ -7,6 +7,7 @@ use super::trace;
 use crate::buf::Buf;
 use crate::kind::OpKind;
 use crate::op::Op;
+use crate::os::RawFile;
 use crate::probes;
 use crate::{Error, ErrorKind, Result};
 
@@ -50,7 +51,8 @@ fn plain(op: &mut Op) -> Result<u64> {
 fn transfer(op: &mut Op) -> Result<u64> {
     let Op { kind, file, offset, len, buf, purpose, .. } = op;
     let (offset, len, purpose) = (*offset, *len, *purpose);
-    let raw = &*file.0;
+    // Not by way of its engine's queue, from which this may come.
+    let raw = file.0.os().map_or(&*file.0, |os| os as &dyn RawFile);
     match kind {
         OpKind::Read => {
             let n = match buf {
@@ -88,6 +90,9 @@ fn transfer(op: &mut Op) -> Result<u64> {
         OpKind::SyncAll => raw.sync(false, purpose).map(|()| 0),
         OpKind::SyncData => raw.sync(true, purpose).map(|()| 0),
         OpKind::SyncRange => raw.sync_range(offset, len, purpose).map(|()| 0),
+        OpKind::StartWriteBack { wait_before } => {
+            raw.start_write_back(offset, len, *wait_before, purpose).map(|()| 0)
+        }
         OpKind::Allocate => raw.allocate(offset, len).map(|()| 0),
     }
 }
@@ -141,7 +146,7 @@ pub(crate) fn name(kind: OpKind) -> &'static str {
         OpKind::Write { .. } => "write",
         OpKind::SyncAll => "fsync",
         OpKind::SyncData => "fdatasync",
-        OpKind::SyncRange => "sync_file_range",
+        OpKind::SyncRange | OpKind::StartWriteBack { .. } => "sync_file_range",
         OpKind::Allocate => "fallocate",
     }
 }

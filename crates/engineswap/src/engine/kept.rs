@@ -41,6 +41,10 @@ pub(crate) trait Maker {
     fn cached_first(&self) -> bool {
         false
     }
+    /// Whether an operation that is alone goes through a queue, too.
+    fn queue_always(&self) -> bool {
+        false
+    }
 }
 
 /// A number of queues. A child after fork() has none of its own yet.

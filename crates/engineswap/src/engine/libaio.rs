@@ -13,7 +13,7 @@ use self::context::{Context, Spare};
 use super::bell::{Bell, FdWaiter};
 use super::interruptions::Interruptions;
 use super::owned::SlotQueue;
-use super::slots::{Request, SlotTable, What};
+use super::slots::{Policy, Request, SlotTable, What};
 use super::{Engine, RawWaiter, probe};
 use crate::engine::driver::{Driver, OsEngine, Users};
 use crate::info::EngineInfo;
@@ -92,7 +92,7 @@ pub fn open(config: &LibaioConfig, mut reasons: Vec<String>) -> Result<Arc<dyn E
             ));
         }
     }
-    Ok(Arc::new(OsEngine::new(Libaio::new(config.clone(), can, reasons))))
+    Ok(OsEngine::start(Libaio::new(config.clone(), can, reasons)))
 }
 
 /// Requests that the whole system may have contexts for.
@@ -207,6 +207,7 @@ impl Driver for Libaio {
         let depth = depth.clamp(1, self.config.depth);
         let (holds, context) = self.spare().take(depth).map_err(|e| explain("io_setup", e))?;
         let mut slots = SlotTable::new(depth, stats);
+        slots.set_policy(Policy { always: self.config.queue_always, ..Policy::default() });
         if shared {
             slots.start_lending();
         }
@@ -234,7 +235,11 @@ impl Driver for Libaio {
     }
 
     fn cached_first(&self) -> bool {
-        true
+        !self.config.queue_always
+    }
+
+    fn queue_always(&self) -> bool {
+        self.config.queue_always
     }
 }
 
@@ -463,6 +468,10 @@ impl SlotQueue for LibaioQueue {
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {
         self.broken = true;
         self.slots.fail_all(e)
+    }
+
+    fn settle(&mut self) -> bool {
+        self.drain().is_ok()
     }
 }
 

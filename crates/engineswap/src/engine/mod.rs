@@ -10,6 +10,7 @@ pub(crate) mod libaio;
 pub(crate) mod owned;
 pub(crate) mod posix;
 mod probe;
+pub(crate) mod queued;
 mod raw;
 pub(crate) mod runner;
 pub(crate) mod slots;

@@ -27,6 +27,10 @@ pub(crate) trait SlotQueue {
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         None
     }
+    /// See [`RawQueue::settle`]; `true` for queues that cannot break.
+    fn settle(&mut self) -> bool {
+        true
+    }
     /// See [`RawQueue::fail_all`].
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {
         self.slots_mut().fail_all(e)
@@ -100,5 +104,9 @@ impl<Q: SlotQueue> RawQueue for Owned<Q> {
 
     fn fail_all(&mut self, e: &Error) -> Vec<Done> {
         self.queue.fail_all(e)
+    }
+
+    fn settle(&mut self) -> bool {
+        self.queue.settle()
     }
 }

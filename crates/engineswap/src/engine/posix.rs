@@ -30,7 +30,7 @@ const RUN_DEPTH: u32 = 256;
 /// Opens the engine.
 pub fn open(config: &PosixConfig, reasons: Vec<String>) -> Arc<dyn Engine> {
     let pool = OfProcess::new(Pool::new(config.threads));
-    Arc::new(OsEngine::new(Posix { pool, config: config.clone(), reasons }))
+    OsEngine::start(Posix { pool, config: config.clone(), reasons })
 }
 
 struct Posix {
@@ -54,6 +54,10 @@ impl Driver for Posix {
 
     fn run_depth(&self) -> u32 {
         RUN_DEPTH
+    }
+
+    fn queue_always(&self) -> bool {
+        self.config.queue_always
     }
 }
 

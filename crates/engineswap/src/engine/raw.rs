@@ -111,6 +111,11 @@ pub trait RawQueue {
     fn fail_all(&mut self, _e: &Error) -> Vec<Done> {
         Vec::new()
     }
+    /// After [`RawQueue::fail_all`]: waits until nobody touches the buffers of what was in flight any more. False if
+    /// that cannot be known.
+    fn settle(&mut self) -> bool {
+        false
+    }
 }
 
 /// Gives operations out that an engine cannot take, to be done by plain calls by somebody who does not hold the queue.

@@ -14,13 +14,44 @@ use crate::engine::exec;
 use crate::op::{Done, Op};
 use crate::stats::{Counter, Stats};
 
+/// Runs one operation through a queue, with nothing to overlap. Its memory is nobody's but the caller's afterwards.
+pub(crate) fn run_alone(token: &Arc<u64>, op: Op, maker: &dyn Maker, stats: &Stats) -> Done {
+    let Some(mut taken) = kept::take(token, maker) else {
+        stats.add(Counter::Fallbacks, 1);
+        return alone(op);
+    };
+    let queue = taken.queue();
+    if let Err(op) = queue.push(op) {
+        return alone(op);
+    }
+    loop {
+        let waited = queue.wait(1);
+        if let Some(done) = queue.pop() {
+            if waited.is_ok() {
+                taken.put_back();
+            }
+            return done;
+        }
+        let Err(e) = waited else { continue };
+        let failed = queue.fail_all(&e).pop();
+        if !queue.settle() {
+            // The operation's memory is only lent for this call, and the kernel may still write to it.
+            eprintln!(
+                "engineswap: {e}, with an operation in flight whose memory its caller gets back; aborting"
+            );
+            std::process::abort();
+        }
+        return failed.unwrap_or(Done { user: 0, result: Err(e), buf: Buf::None });
+    }
+}
+
 /// Operations of a batch are submitted in groups of so many, so that the device works on the first while the system
 /// prepares the rest: 64 random reads take 356 us in eights, 376 us at once; 16 take 99 us, 106 us.
 const SUBMIT_EVERY: usize = 8;
 
 /// Runs all operations; the results are in their order.
 pub(crate) fn run(token: &Arc<u64>, mut ops: Vec<Op>, maker: &dyn Maker, stats: &Stats) -> Vec<Done> {
-    if ops.len() == 1 && ops[0].time_limit.is_none() {
+    if ops.len() == 1 && ops[0].time_limit.is_none() && !maker.queue_always() {
         return ops.into_iter().map(alone).collect();
     }
     // The place in the batch travels as the tag; the caller's tags wait in the results.
@@ -70,7 +101,7 @@ fn feed(
     };
     let Some(first) = ops.next() else { return };
     let second = ops.next();
-    if second.is_none() && first.time_limit.is_none() {
+    if second.is_none() && first.time_limit.is_none() && !maker.queue_always() {
         return each(alone(first));
     }
     let ops = iter::once(first).chain(second).chain(ops);

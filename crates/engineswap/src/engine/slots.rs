@@ -106,6 +106,8 @@ pub(crate) struct Policy {
     pub(crate) workers: bool,
     /// All are.
     pub(crate) force_async: bool,
+    /// Buffered writes are requests, too, though the kernel may hand them to a worker.
+    pub(crate) always: bool,
     /// Completions are polled for: only direct reads and writes can be requests.
     pub(crate) polled: bool,
     /// Operations may have time limits.

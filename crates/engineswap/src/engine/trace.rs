@@ -21,7 +21,7 @@ fn name(kind: OpKind) -> &'static CStr {
         OpKind::Write { .. } => c"write",
         OpKind::SyncAll => c"fsync",
         OpKind::SyncData => c"fdatasync",
-        OpKind::SyncRange => c"sync_file_range",
+        OpKind::SyncRange | OpKind::StartWriteBack { .. } => c"sync_file_range",
         OpKind::Allocate => c"fallocate",
     }
 }

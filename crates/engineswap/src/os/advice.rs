@@ -5,6 +5,16 @@ use crate::how::Advice;
 use crate::kind::Purpose;
 use crate::{Error, ErrorKind, Result};
 
+/// The flags of a sync_file_range that waits for all of it.
+pub(crate) const SYNC_RANGE: u32 =
+    libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+
+/// Those of one that starts write-back, having waited, if asked to, for what was under way.
+pub(crate) fn start_write_back(wait_before: bool) -> u32 {
+    let wait = if wait_before { libc::SYNC_FILE_RANGE_WAIT_BEFORE } else { 0 };
+    wait | libc::SYNC_FILE_RANGE_WRITE
+}
+
 impl OsFile {
     /// posix_fadvise. That a file system takes no advice is no error.
     pub(super) fn advise_plain(&self, advice: Advice, offset: u64, len: u64) -> Result<()> {
@@ -26,7 +36,6 @@ impl OsFile {
         }
     }
 
-    /// sync_file_range: starts write-back of a range, having waited, if asked to, for what was under way.
     pub(super) fn start_write_back_plain(
         &self,
         offset: u64,
@@ -34,8 +43,7 @@ impl OsFile {
         wait_before: bool,
         purpose: Purpose,
     ) -> Result<()> {
-        let wait = if wait_before { libc::SYNC_FILE_RANGE_WAIT_BEFORE } else { 0 };
-        self.sync_range_with(offset, len, wait | libc::SYNC_FILE_RANGE_WRITE, purpose)
+        self.sync_range_with(offset, len, start_write_back(wait_before), purpose)
     }
 
     fn range(&self, op: &'static str, offset: u64, len: u64) -> Result<(libc::off_t, libc::off_t)> {

@@ -14,6 +14,7 @@ mod slot;
 mod timing;
 mod transfer;
 
+pub(crate) use self::advice::{SYNC_RANGE, start_write_back};
 pub use self::os_file::OsFile;
 pub use self::raw::RawFile;
 pub(crate) use self::slot::{FileSlot, SlotOwner};

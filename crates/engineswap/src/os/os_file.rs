@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::advice::SYNC_RANGE;
 use super::calls::{Calls, FileCalls, stat};
 use super::in_place;
 use super::late;
@@ -347,8 +348,7 @@ impl OsFile {
         unsafe { self.read_nowait(&iov, len, offset, purpose) }
     }
 
-    /// The same into a slice, all of it, by a lone call.
-    pub(crate) fn read_cached_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Option<()> {
+    fn read_cached_plain(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Option<()> {
         let len = buf.len() as u64;
         let iov = [libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() }];
         // SAFETY: the vector was just made of `buf`, which is borrowed mutably for this call.
@@ -520,10 +520,7 @@ impl RawFile for OsFile {
     }
 
     fn sync_range(&self, offset: u64, len: u64, purpose: Purpose) -> Result<()> {
-        let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-            | libc::SYNC_FILE_RANGE_WRITE
-            | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        let call = || self.sync_range_with(offset, len, flags, purpose);
+        let call = || self.sync_range_with(offset, len, SYNC_RANGE, purpose);
         self.traced(c"sync_file_range", purpose, (offset, len), |()| 0, call)
     }
 
@@ -607,6 +604,10 @@ impl RawFile for OsFile {
     fn start_write_back(&self, offset: u64, len: u64, wait_before: bool, purpose: Purpose) -> Result<()> {
         let call = || self.start_write_back_plain(offset, len, wait_before, purpose);
         self.traced(c"sync_file_range", purpose, (offset, len), |()| 0, call)
+    }
+
+    fn read_cached_at(&self, buf: &mut [u8], offset: u64, purpose: Purpose) -> Option<()> {
+        self.read_cached_plain(buf, offset, purpose)
     }
 
     fn os(&self) -> Option<&OsFile> {

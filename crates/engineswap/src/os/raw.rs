@@ -34,6 +34,10 @@ pub trait RawFile: Send + Sync {
     fn start_write_back(&self, offset: u64, len: u64, _wait_before: bool, purpose: Purpose) -> Result<()> {
         self.sync_range(offset, len, purpose)
     }
+    /// See [`crate::File::read_cached_at`].
+    fn read_cached_at(&self, _buf: &mut [u8], _offset: u64, _purpose: Purpose) -> Option<()> {
+        None
+    }
     /// The file of the operating system behind it, if it is one.
     fn os(&self) -> Option<&OsFile> {
         None

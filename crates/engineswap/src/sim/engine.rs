@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use super::disk::Disk;
 use super::handle::Handle;
@@ -12,6 +12,7 @@ use super::plan::{Action, Call};
 use super::queue::SimQueue;
 use super::world::World;
 use crate::engine::owned::Owned;
+use crate::engine::queued::{self, RunsAlone};
 use crate::engine::{Engine, RawQueue, kept, runner};
 use crate::file::{File, FileLock};
 use crate::how::{Direct, OpenHow};
@@ -29,14 +30,17 @@ pub(crate) struct SimEngine {
     stats: Arc<Stats>,
     token: Arc<u64>,
     reasons: Vec<String>,
+    /// For the files whose every call goes through a queue.
+    me: Weak<SimEngine>,
 }
 
 impl SimEngine {
-    pub fn new(disk: Disk, reasons: Vec<String>) -> SimEngine {
+    pub fn start(disk: Disk, reasons: Vec<String>) -> Arc<SimEngine> {
         // Apart from the tokens of the operating system's engines, which count from 1.
         static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
         let token = Arc::new(NEXT.fetch_add(1, Relaxed));
-        SimEngine { disk, stats: Arc::new(Stats::new(c"sim")), token, reasons }
+        let stats = Arc::new(Stats::new(c"sim"));
+        Arc::new_cyclic(|me| SimEngine { disk, stats, token, reasons, me: me.clone() })
     }
 
     /// A change of names, which a power cut may lose.
@@ -157,7 +161,10 @@ impl Engine for SimEngine {
     }
 
     fn open(&self, path: &Path, how: &OpenHow) -> Result<File> {
-        named(c"open", || Ok(File::from_raw(Arc::new(self.open_os(path, how)?))))
+        named(c"open", || {
+            let file = Arc::new(self.open_os(path, how)?);
+            Ok(queued::file(file, self.disk.config().queue_always.then_some(&self.me)))
+        })
     }
 
     fn metadata(&self, path: &Path) -> Result<Option<Metadata>> {
@@ -307,6 +314,12 @@ impl Engine for SimEngine {
     }
 }
 
+impl RunsAlone for SimEngine {
+    fn run_alone(&self, op: Op) -> Done {
+        runner::run_alone(&self.token, op, self, &self.stats)
+    }
+}
+
 impl kept::Maker for SimEngine {
     fn own(&self) -> Result<Box<dyn RawQueue>> {
         self.queue(u32::MAX)
@@ -314,6 +327,10 @@ impl kept::Maker for SimEngine {
 
     fn loose(&self) -> Result<Box<dyn RawQueue + Send>> {
         self.shared_queue(u32::MAX)
+    }
+
+    fn queue_always(&self) -> bool {
+        self.disk.config().queue_always
     }
 
     /// Which thread had a queue first must not matter in a simulation.

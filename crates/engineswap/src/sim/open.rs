@@ -16,13 +16,13 @@ pub fn open(config: &SimConfig) -> Result<Arc<dyn Engine>> {
         "sim: a disk in memory, asked for by name; what it holds is gone with this handle".to_string(),
         format!("sim: the seed is {}", config.seed),
     ];
-    Ok(Arc::new(SimEngine::new(disk, reasons)))
+    Ok(SimEngine::start(disk, reasons))
 }
 
 impl Disk {
     /// The engine over this disk. All of a disk's engines see the same files.
     pub fn io(&self) -> Io {
         let reasons = vec![format!("sim: the seed is {}", self.config().seed)];
-        Io::from_engine(Arc::new(SimEngine::new(self.clone(), reasons)))
+        Io::from_engine(SimEngine::start(self.clone(), reasons))
     }
 }

@@ -169,7 +169,7 @@ fn perform(h: &Handle, r: &Request) -> Sys<(usize, Option<Unfinished>)> {
         // The policy of this queue is that buffers are chosen when a read starts.
         What::Choose { .. } => Err(libc::EINVAL),
         What::Sync { data_only } => h.sync(data_only).map(|n| (n, None)),
-        What::SyncRange { len } => h.sync_range(r.offset, len).map(|n| (n, None)),
+        What::SyncRange { len, .. } => h.sync_range(r.offset, len).map(|n| (n, None)),
         What::Allocate { len } => h.allocate(r.offset, len).map(|n| (n, None)),
     }
 }
@@ -225,20 +225,25 @@ impl SlotQueue for SimQueue {
         self.broken = true;
         self.slots.fail_all(e)
     }
+
+    /// What was in flight is done or not; its buffers are still in their slots.
+    fn settle(&mut self) -> bool {
+        while !self.steps.is_empty() {
+            if self.random.one_in(2) {
+                self.step();
+            } else {
+                self.steps.pop_first();
+            }
+        }
+        true
+    }
 }
 
 impl Drop for SimQueue {
     fn drop(&mut self) {
         self.slots.discard_pending();
         if self.broken {
-            // What was in flight is done or not; its buffers are still in their slots.
-            while !self.steps.is_empty() {
-                if self.random.one_in(2) {
-                    self.step();
-                } else {
-                    self.steps.pop_first();
-                }
-            }
+            self.settle();
         } else if self.drain().is_err() {
             self.steps.clear();
         }

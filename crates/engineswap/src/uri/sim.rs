@@ -26,6 +26,8 @@ pub struct SimConfig {
     pub map: bool,
     /// Copy on write: every block that is written goes to a new place, so rewriting needs space too.
     pub cow: bool,
+    /// Operations that are alone go through a queue, too, and files cannot be mapped.
+    pub queue_always: bool,
     /// Which calls go wrong ([`crate::sim::plan`]): the rules, or the path of a file that has them.
     pub plan: Option<String>,
 }
@@ -42,6 +44,7 @@ impl Default for SimConfig {
             align: 512,
             map: true,
             cow: false,
+            queue_always: false,
             plan: None,
         }
     }
@@ -49,8 +52,19 @@ impl Default for SimConfig {
 
 impl SimConfig {
     /// The options' names.
-    pub const OPTIONS: [&'static str; 10] =
-        ["seed", "depth", "reorder", "delay", "sleep", "capacity", "align", "map", "cow", "plan"];
+    pub const OPTIONS: [&'static str; 11] = [
+        "seed",
+        "depth",
+        "reorder",
+        "delay",
+        "sleep",
+        "capacity",
+        "align",
+        "map",
+        "cow",
+        "queue_always",
+        "plan",
+    ];
 
     /// The same with an option of a URI: `with("seed", Some("7"))`. A plan is written as in a query: `+` or `%20` for
     /// a space, `%0A` or `;` between rules, `%26` for `&`.
@@ -76,6 +90,7 @@ impl SimConfig {
             }
             "map" => self.map = on(name, value)?,
             "cow" => self.cow = on(name, value)?,
+            "queue_always" => self.queue_always = on(name, value)?,
             "plan" => {
                 let text = decode(given).filter(|t| !t.trim().is_empty());
                 self.plan = Some(text.ok_or_else(|| bad("'plan' takes rules or the path of a file".into()))?);
@@ -135,6 +150,9 @@ impl fmt::Display for SimConfig {
             write!(f, "&capacity={c}")?;
         }
         write!(f, "&align={}&map={}&cow={}", self.align, on(self.map), on(self.cow))?;
+        if self.queue_always {
+            f.write_str("&queue_always")?;
+        }
         if let Some(p) = &self.plan {
             f.write_str("&plan=")?;
             encode(p, f)?;
@@ -150,12 +168,12 @@ mod tests {
 
     #[test]
     fn options_and_back() {
-        let uri = "sim?seed=7&delay=0&capacity=2m&align=4096&map=off&cow&plan=on+write+%22*.sst%22+nth+3+EIO;on+any+cut";
+        let uri = "sim?seed=7&delay=0&capacity=2m&align=4096&map=off&cow&queue_always&plan=on+write+%22*.sst%22+nth+3+EIO;on+any+cut";
         let c: Config = uri.parse().unwrap();
         let Config::Sim(s) = &c else { panic!("{c:?}") };
         assert_eq!(s.plan.as_deref(), Some("on write \"*.sst\" nth 3 EIO;on any cut"));
         assert_eq!((s.seed, s.delay_us, s.capacity, s.align), (7, 0, Some(2 << 20), 4096));
-        assert!(!s.map && s.cow);
+        assert!(!s.map && s.cow && s.queue_always);
         assert_eq!(c.to_string().parse::<Config>().unwrap(), c);
         assert_eq!("sim".parse::<Config>().unwrap(), Config::Sim(SimConfig::default()));
     }

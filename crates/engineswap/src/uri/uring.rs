@@ -42,6 +42,9 @@ pub struct UringConfig {
     pub hybrid_iopoll: bool,
     /// Every request goes to a worker thread of the kernel (IOSQE_ASYNC), buffered writes included.
     pub force_async: bool,
+    /// Operations that are alone, and buffered writes of a queue, are requests of a ring, too: lone reads, appends,
+    /// syncs, ranges and allocations, which are plain calls otherwise. Mappings are refused.
+    pub queue_always: bool,
     /// Whether memory registered by [`crate::Io::register_buffers`] is used: `None` where the kernel allows it.
     pub fixed_buffers: Option<bool>,
     /// Rings clone their registered memory from one ring (Linux 6.12), so that it is counted and pinned once.
@@ -83,6 +86,7 @@ impl Default for UringConfig {
             iopoll: false,
             hybrid_iopoll: false,
             force_async: false,
+            queue_always: false,
             fixed_buffers: None,
             clone_buffers: None,
             fixed_files: None,

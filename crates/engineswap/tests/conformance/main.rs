@@ -48,6 +48,11 @@ impl Ctx {
         self.uri.starts_with("sim")
     }
 
+    /// Whether what is alone goes through a queue, too.
+    pub fn queues_always(&self) -> bool {
+        self.uri.contains("queue_always")
+    }
+
     pub fn how(&self) -> OpenHow {
         OpenHow::read_write().direct(if self.direct { Direct::Require } else { Direct::No })
     }
@@ -135,7 +140,7 @@ fn cases() -> Vec<Case> {
     .concat()
 }
 
-const URIS: [&str; 10] = [
+const URIS: [&str; 14] = [
     "posix",
     "posix?threads=1&nowait=off",
     "libaio",
@@ -143,6 +148,10 @@ const URIS: [&str; 10] = [
     "io_uring?depth=64&single_issuer=off&defer_taskrun=off&coop_taskrun=off&no_sqarray=off&fixed_files",
     "io_uring?sqpoll&sqpoll_idle_ms=5",
     "io_uring?force_async&bounded_workers=4&submit_all=off&registered_ring=off&reap=4",
+    "posix?queue_always",
+    "libaio?queue_always",
+    "io_uring?queue_always",
+    "sim?seed=9&queue_always",
     "sim?seed=7",
     "sim?seed=5&cow",
     // With a plan that no caller may notice.
@@ -151,12 +160,13 @@ const URIS: [&str; 10] = [
 
 /// The engines with a registered arena, from which the cases have their pages; where an engine has no such
 /// thing, or its kernel, it must not matter.
-const REGISTERED: [&str; 6] = [
+const REGISTERED: [&str; 7] = [
     "posix",
     "libaio",
     "io_uring?fixed_buffers&fixed_files",
     "io_uring?clone_buffers=off&single_issuer=off&defer_taskrun=off&force_async&bounded_workers=4",
     "io_uring?sqpoll&sqpoll_idle_ms=5&fixed_buffers",
+    "io_uring?queue_always&fixed_buffers",
     "sim?seed=11",
 ];
 

@@ -24,10 +24,15 @@ pub enum Sign {
     NoRingFlag(u64),
     /// Rings and contexts are no larger than this.
     EntriesAtMost(u64),
-    /// A wait for so many completions or more.
+    /// A wait for so many completions or more. Seen by a tracepoint, since a program under strace is so slow to submit
+    /// that most completions are there before it waits; and so is the next.
     WaitsFor(u64),
+    /// A ring is entered with this flag of the kernel's interface.
+    EnterFlag(u64),
     /// Fewer threads are made.
     FewerThreads,
+    /// A call is made hundreds of times more often.
+    Often(&'static str),
     /// The kernel's tracepoint of requests shows this flag.
     RequestFlag(u64),
 }
@@ -41,13 +46,21 @@ pub struct Row {
     pub with: &'static str,
     /// It concerns transfers through the page cache.
     pub buffered: bool,
+    /// It concerns operations with nothing else in flight.
+    pub alone: bool,
     /// Kernel, device or machine may not have it: then it is refused.
     pub may_be_refused: bool,
     pub sign: Sign,
 }
 
+impl Row {
+    fn load(&self) -> Load {
+        Load { buffered: self.buffered, alone: self.alone }
+    }
+}
+
 const fn row(engine: &'static str, option: &'static str, value: &'static str, sign: Sign) -> Row {
-    Row { engine, option, value, with: "", buffered: false, may_be_refused: false, sign }
+    Row { engine, option, value, with: "", buffered: false, alone: false, may_be_refused: false, sign }
 }
 
 const fn ring(option: &'static str, value: &'static str, sign: Sign) -> Row {
@@ -62,13 +75,22 @@ const fn refusable(row: Row) -> Row {
     Row { may_be_refused: true, ..row }
 }
 
-use Sign::{EntriesAtMost, FewerThreads, Has, Lacks, NoRingFlag, RequestFlag, RingFlag, WaitsFor};
+const fn alone(row: Row) -> Row {
+    Row { alone: true, ..row }
+}
+
+use Sign::{
+    EnterFlag, EntriesAtMost, FewerThreads, Has, Lacks, NoRingFlag, Often, RequestFlag, RingFlag, WaitsFor,
+};
 
 /// All of them, but those of the simulated disk, which no system call shows.
 pub const ROWS: &[Row] = &[
     row("posix", "threads", "2", FewerThreads),
     Row { buffered: true, ..row("posix", "nowait", "off", Lacks(&["RWF_NOWAIT"])) },
+    // A thread of the pool is woken for each.
+    alone(row("posix", "queue_always", "on", Often("futex("))),
     row("libaio", "depth", "3", EntriesAtMost(3)),
+    alone(row("libaio", "queue_always", "on", Often("io_submit("))),
     ring("depth", "3", EntriesAtMost(4)),
     ring("single_issuer", "off", NoRingFlag(1 << 12)),
     ring("defer_taskrun", "off", NoRingFlag(1 << 13)),
@@ -82,6 +104,7 @@ pub const ROWS: &[Row] = &[
     refusable(ring("iopoll", "on", RingFlag(1 << 0))),
     beside("iopoll", refusable(ring("hybrid_iopoll", "on", RingFlag(1 << 17)))),
     ring("force_async", "on", RequestFlag(1 << 4)),
+    alone(ring("queue_always", "on", Often("io_uring_enter("))),
     ring("fixed_buffers", "on", Has(&["IORING_REGISTER_BUFFERS"])),
     ring("clone_buffers", "on", Has(&["0x1e /* IORING_REGISTER_"])),
     ring("fixed_files", "on", Has(&["IORING_REGISTER_FILES"])),
@@ -92,8 +115,17 @@ pub const ROWS: &[Row] = &[
     ring("worker_cpus", "0", Has(&["IORING_REGISTER_IOWQ_AFF"])),
     ring("reap", "32", WaitsFor(20)),
     // The bound is in a structure that comes with the call; nothing else needs one.
-    beside("reap=32", refusable(ring("min_wait_us", "50", Has(&["IORING_ENTER_EXT_ARG"])))),
+    beside("reap=32", refusable(ring("min_wait_us", "50", EnterFlag(1 << 3)))),
 ];
+
+/// What a program is to do: hundreds of reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Load {
+    /// Through the page cache, or not.
+    pub buffered: bool,
+    /// One after the other, or 32 and more in flight.
+    pub alone: bool,
+}
 
 /// A way in, and the program that goes it.
 pub struct Way<'a> {
@@ -104,8 +136,8 @@ pub struct Way<'a> {
     pub refuses: &'static [(&'static str, &'static str)],
     /// Whether it can be made to read through the page cache. Options for that are not looked at otherwise.
     pub buffered: bool,
-    /// The program for an engine's URI, through the page cache or not. It has 32 requests and more in flight.
-    pub command: &'a dyn Fn(&str, bool) -> Command,
+    /// The program for an engine's URI.
+    pub command: &'a dyn Fn(&str, Load) -> Command,
 }
 
 /// What the library itself says are the options of an engine.
@@ -152,9 +184,11 @@ fn text(out: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
 
-const CALLS: &str = "trace=io_uring_setup,io_uring_enter,io_uring_register,io_setup,preadv2,clone,clone3";
+const CALLS: &str =
+    "trace=io_uring_setup,io_uring_enter,io_uring_register,io_setup,io_submit,preadv2,clone,clone3";
 
-/// The kernel's tracepoint of submitted requests, of this thread's children; in an instance of tracefs of its own.
+/// The kernel's tracepoints of submitted requests and of the calls that enter a ring, of this thread and its children;
+/// in an instance of tracefs of its own.
 pub struct Requests(PathBuf);
 
 impl Requests {
@@ -172,6 +206,7 @@ impl Requests {
         it.set("options/event-fork", "1")?;
         it.set("set_event_pid", tid.file_name()?.to_str()?)?;
         it.set("events/io_uring/io_uring_submit_req/enable", "1")?;
+        it.set("events/syscalls/sys_enter_io_uring_enter/enable", "1")?;
         Some(it)
     }
 
@@ -193,10 +228,18 @@ impl Drop for Requests {
 }
 
 fn run(way: &Way<'_>, uri: &str, row: &Row) -> Option<Ran> {
-    let program = (way.command)(uri, row.buffered);
+    let program = (way.command)(uri, row.load());
+    if matches!(row.sign, RequestFlag(_) | WaitsFor(_) | EnterFlag(_)) {
+        return run_watched(program);
+    }
     let log = way.dir.join("calls");
     let mut c = Command::new("strace");
-    c.args(["-f", "-o"]).arg(&log).args(["-e", CALLS, "-e", "signal=none", "-X", "verbose"]);
+    let calls = match row.sign {
+        // These are many everywhere.
+        Often("futex(") => "trace=futex",
+        _ => CALLS,
+    };
+    c.args(["-f", "-o"]).arg(&log).args(["-e", calls, "-e", "signal=none", "-X", "verbose"]);
     if let Some(dir) = program.get_current_dir() {
         c.current_dir(dir);
     }
@@ -206,16 +249,16 @@ fn run(way: &Way<'_>, uri: &str, row: &Row) -> Option<Ran> {
         c.arg("-E").arg(value.map_or(name.into(), |v| format!("{name}={}", v.to_str().unwrap())));
     }
     c.arg("--").arg(program.get_program()).args(program.get_args());
-    let requests = match row.sign {
-        RequestFlag(_) => Some(Requests::watch()?),
-        _ => None,
-    };
     let out = c.stdin(Stdio::null()).output().unwrap();
-    let mut calls = std::fs::read_to_string(&log).unwrap_or_default();
-    if let Some(r) = &requests {
-        calls += &r.text();
-    }
+    let calls = std::fs::read_to_string(&log).unwrap_or_default();
     Some(Ran { good: out.status.success(), output: text(&out), calls })
+}
+
+/// Runs it with the kernel's tracepoints on; `None` without tracefs.
+fn run_watched(mut program: Command) -> Option<Ran> {
+    let seen = Requests::watch()?;
+    let out = program.stdin(Stdio::null()).output().unwrap();
+    Some(Ran { good: out.status.success(), output: text(&out), calls: seen.text() })
 }
 
 /// The number after a word, in either notation.
@@ -235,6 +278,8 @@ fn shows(sign: Sign, ran: &Ran, other: &Ran) -> bool {
         let of = |call: &'static str| ran.lines(call).filter_map(move |l| number_after(l, call));
         of("io_uring_setup(").chain(of("io_setup("))
     };
+    let entered =
+        |field: &'static str| ran.lines("io_uring_enter(").filter_map(move |l| number_after(l, field));
     let flags = || ran.lines("io_uring_setup(").filter_map(|l| number_after(l, "flags="));
     match sign {
         Has(words) => has(words),
@@ -242,12 +287,11 @@ fn shows(sign: Sign, ran: &Ran, other: &Ran) -> bool {
         EntriesAtMost(n) => sizes().count() > 0 && sizes().all(|m| m <= n),
         RingFlag(f) => flags().any(|n| n & f != 0),
         NoRingFlag(f) => flags().count() > 0 && flags().all(|n| n & f == 0),
-        // The third argument.
-        WaitsFor(n) => {
-            let min = |l: &str| l.split(", ").nth(2).and_then(|m| m.parse::<u64>().ok());
-            ran.lines("io_uring_enter(").filter_map(min).any(|m| m >= n)
-        }
+        // At its end a program may wait for all that is left.
+        WaitsFor(n) => entered("min_complete: ").filter(|min| *min >= n).count() > 1,
+        EnterFlag(f) => entered("flags: ").any(|flags| flags & f != 0),
         FewerThreads => threads(ran) < threads(other),
+        Often(call) => ran.lines(call).count() > other.lines(call).count() + 200,
         RequestFlag(f) => {
             ran.lines("io_uring_submit_req").any(|l| number_after(l, "flags ").is_some_and(|n| n & f != 0))
         }
@@ -260,7 +304,7 @@ pub fn check(way: &Way<'_>) {
     if !can_trace() {
         return;
     }
-    let mut without: BTreeMap<(String, bool, bool), Option<Ran>> = BTreeMap::new();
+    let mut without: BTreeMap<(String, Load, bool), Option<Ran>> = BTreeMap::new();
     let mut wrong = Vec::new();
     for row in ROWS.iter().filter(|r| way.buffered || !r.buffered) {
         let join = |parts: [&str; 2]| {
@@ -269,7 +313,7 @@ pub fn check(way: &Way<'_>) {
         };
         let named = format!("{}={}", row.option, row.value);
         let (base, uri) = (join([row.with, ""]), join([row.with, &named]));
-        let key = (base.clone(), row.buffered, matches!(row.sign, RequestFlag(_)));
+        let key = (base.clone(), row.load(), matches!(row.sign, RequestFlag(_) | WaitsFor(_) | EnterFlag(_)));
         let base = without.entry(key).or_insert_with(|| run(way, &base, row));
         let (Some(base), Some(ran)) = (base, run(way, &uri, row)) else {
             println!("{} {uri}: skipped: no tracefs that this user may use", way.name);

@@ -51,8 +51,8 @@ impl Mode {
 /// The file is written before it is read, so that no read meets an unwritten extent: a file that is missing is
 /// made, one that is whole is taken as it is. Each engine runs five times, in turn with the others; rates are
 /// the median of these rounds. Every job is a thread with a queue and random numbers of its own. On posix a job of
-/// depth 1 uses plain pread and pwrite, deeper ones the engine's pool (as many threads as requests in flight, at
-/// most 256, unless the URI says threads=).
+/// depth 1 uses plain pread and pwrite (with queue_always the engine's pool), deeper ones the pool (as many threads as
+/// requests in flight, at most 256, unless the URI says threads=).
 #[derive(Args, Debug)]
 pub struct FilePerfArgs {
     /// Threads

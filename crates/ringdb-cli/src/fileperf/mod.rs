@@ -173,7 +173,9 @@ fn resolved(uri: &str, args: &FilePerfArgs) -> Result<Asked> {
             let buffers = c.fixed_buffers == Some(true) || c.clone_buffers == Some(true);
             Ok(Asked { buffers, plain: false })
         }
-        Ok(Config::Posix(_)) => Ok(Asked { buffers: false, plain: !uri.contains("nowait") }),
+        Ok(Config::Posix(c)) => {
+            Ok(Asked { buffers: false, plain: !uri.contains("nowait") && !c.queue_always })
+        }
         // Anything else that is wrong shows when it is opened.
         _ => Ok(Asked { buffers: false, plain: false }),
     }

@@ -13,7 +13,7 @@ fn made(depth: u32) -> Option<(tempfile::TempDir, Libaio, File, Arc<Stats>)> {
     };
     let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let how = OpenHow::read_write().direct(Direct::Prefer);
-    let config = LibaioConfig { depth };
+    let config = LibaioConfig { depth, ..LibaioConfig::default() };
     let engine = Libaio::new(config, can, Vec::new());
     let f = Io::from_uri("posix").unwrap().open(&dir.path().join("f"), &how).unwrap();
     let mut data = AlignedBuf::zeroed(64 * 4096);

@@ -98,7 +98,11 @@ impl SlotTable {
             libc::EINVAL
                 if matches!(
                     op.kind,
-                    OpKind::SyncRange | OpKind::Allocate | OpKind::SyncAll | OpKind::SyncData
+                    OpKind::SyncRange
+                        | OpKind::StartWriteBack { .. }
+                        | OpKind::Allocate
+                        | OpKind::SyncAll
+                        | OpKind::SyncData
                 ) =>
             {
                 // An engine without this operation (libaio before its fsync).
@@ -108,7 +112,9 @@ impl SlotTable {
         }
         let spoils = match op.kind {
             OpKind::SyncAll | OpKind::SyncData => true,
-            OpKind::Write { dsync: true } | OpKind::SyncRange => OsFile::spoils_sync(errno),
+            OpKind::Write { dsync: true } | OpKind::SyncRange | OpKind::StartWriteBack { .. } => {
+                OsFile::spoils_sync(errno)
+            }
             _ => false,
         };
         if let (true, Some(os)) = (spoils, op.file.0.os()) {

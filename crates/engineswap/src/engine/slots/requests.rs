@@ -6,7 +6,7 @@ use super::{MAX_TRANSFER, SlotTable};
 use crate::buf::Buf;
 use crate::engine::exec;
 use crate::kind::OpKind;
-use crate::os::OsFile;
+use crate::os::{OsFile, SYNC_RANGE, start_write_back};
 
 /// One request to the kernel: what is left of an operation.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +56,7 @@ pub(crate) enum What {
     },
     SyncRange {
         len: u64,
+        flags: u32,
     },
     Allocate {
         len: u64,
@@ -65,7 +66,8 @@ pub(crate) enum What {
 impl SlotTable {
     /// What is left of an operation as a request to the kernel; `None` if it is to be done by plain calls: a buffered
     /// write (the kernel would only hand it to a worker, unless that is what is wanted), a direct transfer that is not
-    /// aligned, a file of another kind of engine, a wrong argument, a file whose sync has failed.
+    /// aligned, a file of another kind of engine, a wrong argument, a file whose sync has failed. With
+    /// [`super::Policy::always`] a buffered write is a request, too.
     pub(crate) fn request(&mut self, i: u32) -> Option<Request> {
         let s = &mut self.slots[i as usize];
         let op = s.op.as_mut()?;
@@ -90,17 +92,14 @@ impl SlotTable {
         let offset = op.offset + s.done;
         let mut whole = true;
         let (what, punted) = match op.kind {
-            _ if op.len == 0
-                && !matches!(op.kind, OpKind::SyncAll | OpKind::SyncData | OpKind::SyncRange) =>
-            {
-                return None;
-            }
+            OpKind::Read | OpKind::Write { .. } | OpKind::Allocate if op.len == 0 => return None,
             OpKind::Read | OpKind::Write { .. } => {
                 let (write, dsync) = match op.kind {
                     OpKind::Write { dsync } => (true, dsync),
                     _ => (false, false),
                 };
-                if write && !direct && !dsync && !force_async && op.time_limit.is_none()
+                let for_a_worker = write && !direct && !dsync && !self.policy.always;
+                if for_a_worker && !force_async && op.time_limit.is_none()
                     || dsync && os.check_sync("write").is_err()
                 {
                     return None;
@@ -149,14 +148,15 @@ impl SlotTable {
                 };
                 (what, write && !direct)
             }
-            OpKind::SyncAll | OpKind::SyncData | OpKind::SyncRange if os.check_sync("sync").is_err() => {
-                return None;
-            }
+            _ if op.kind != OpKind::Allocate && os.check_sync("sync").is_err() => return None,
             // io_uring has 32 bits for the length.
-            OpKind::SyncRange if op.len > u64::from(u32::MAX) => return None,
+            OpKind::SyncRange | OpKind::StartWriteBack { .. } if op.len > u64::from(u32::MAX) => return None,
             OpKind::SyncAll => (What::Sync { data_only: false }, true),
             OpKind::SyncData => (What::Sync { data_only: true }, true),
-            OpKind::SyncRange => (What::SyncRange { len: op.len }, true),
+            OpKind::SyncRange => (What::SyncRange { len: op.len, flags: SYNC_RANGE }, true),
+            OpKind::StartWriteBack { wait_before } => {
+                (What::SyncRange { len: op.len, flags: start_write_back(wait_before) }, true)
+            }
             OpKind::Allocate => (What::Allocate { len: op.len }, true),
         };
         Some(Request { fd, offset, what, punted: punted || force_async, whole, force_async, limit, flags })

@@ -68,7 +68,7 @@ pub fn open(config: &UringConfig, mut reasons: Vec<String>) -> Result<Arc<dyn En
         false => "io_uring: a ring was set up and has read a file".into(),
     });
     reasons.extend(dropped);
-    Ok(Arc::new(OsEngine::new(Uring { reasons, ..uring })))
+    Ok(OsEngine::start(Uring { reasons, ..uring }))
 }
 
 /// Whether the kernel is to choose the buffers of pools.
@@ -233,6 +233,10 @@ impl Driver for Uring {
 
     /// A polled ring does not take buffered reads: they are plain calls there.
     fn cached_first(&self) -> bool {
-        self.config.iopoll
+        self.config.iopoll && !self.config.queue_always
+    }
+
+    fn queue_always(&self) -> bool {
+        self.config.queue_always
     }
 }

@@ -94,6 +94,7 @@ impl<R: RawRing> UringQueue<R> {
         slots.set_policy(Policy {
             workers: true,
             force_async: config.force_async,
+            always: config.queue_always,
             polled: config.iopoll,
             chooses: registered.pools.is_some(),
             // A limit is a link, too.
@@ -395,12 +396,8 @@ fn sqe(r: &Request) -> Sqe {
             (s.opcode, s.off) = (sys::OP_FSYNC, 0);
             s.op_flags = if data_only { sys::FSYNC_DATASYNC } else { 0 };
         }
-        What::SyncRange { len } => {
-            s.opcode = sys::OP_SYNC_FILE_RANGE;
-            s.len = len as u32;
-            s.op_flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-                | libc::SYNC_FILE_RANGE_WRITE
-                | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        What::SyncRange { len, flags } => {
+            (s.opcode, s.len, s.op_flags) = (sys::OP_SYNC_FILE_RANGE, len as u32, flags);
         }
         // The length travels in the address, the mode (0) in the length.
         What::Allocate { len } => (s.opcode, s.addr) = (sys::OP_FALLOCATE, len),
@@ -498,6 +495,10 @@ impl<R: RawRing> SlotQueue for UringQueue<R> {
 
     fn waiter(&self) -> Option<Arc<dyn RawWaiter>> {
         self.waiter.clone()
+    }
+
+    fn settle(&mut self) -> bool {
+        self.drain().is_ok()
     }
 }
 

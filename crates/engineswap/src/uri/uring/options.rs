@@ -129,6 +129,11 @@ pub(in crate::uri) const TABLE: &[UringOption] = &[
             "every request of a queue goes to a kernel worker (on, off)",
         ),
     ),
+    option(
+        "queue_always",
+        Switch(|c| &mut c.queue_always),
+        "lone operations and buffered writes go through the ring, too",
+    ),
     UringOption {
         acts: OnRegisteredBuffers,
         ..option(
@@ -321,9 +326,11 @@ mod tests {
         let list = read("fio-plugin/options.h");
         for o in TABLE {
             // fio may say more of it.
-            let start = format!("OPTION({}, \"", o.name);
-            let line =
-                list.lines().find(|l| l.starts_with(&start)).unwrap_or_else(|| panic!("no {}", o.name));
+            let start = format!("({}, \"", o.name);
+            let said = |l: &&str| {
+                l.strip_prefix("OPTION").or(l.strip_prefix("SWITCH")).is_some_and(|l| l.starts_with(&start))
+            };
+            let line = list.lines().find(said).unwrap_or_else(|| panic!("no {}", o.name));
             assert!(line.contains(&format!("io_uring: {}", o.help)), "{line}: {}", o.help);
         }
     }

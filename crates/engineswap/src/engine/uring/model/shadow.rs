@@ -57,7 +57,9 @@ impl Record {
             OpKind::Read => [sys::OP_READ, sys::OP_READV].contains(&e.opcode) && inside,
             OpKind::Write { .. } => [sys::OP_WRITE, sys::OP_WRITEV].contains(&e.opcode) && inside,
             OpKind::SyncAll | OpKind::SyncData => e.opcode == sys::OP_FSYNC,
-            OpKind::SyncRange => e.opcode == sys::OP_SYNC_FILE_RANGE && e.offset == self.offset,
+            OpKind::SyncRange | OpKind::StartWriteBack { .. } => {
+                e.opcode == sys::OP_SYNC_FILE_RANGE && e.offset == self.offset
+            }
             OpKind::Allocate => e.opcode == sys::OP_FALLOCATE && e.offset == self.offset,
         }
     }
