@@ -106,6 +106,18 @@ pub enum Error {
         /// The key, or the first of several, for people.
         key: String,
     },
+    /// Another transaction has locked a key ([`crate::Transaction::lock`]), and has not given it up in time. Nothing
+    /// of this one was written: drop it, and begin it again.
+    #[error(
+        "key \"{key}\" is locked by another transaction{}: drop this one, and run it again",
+        if *deadlock { ", which waits for a key of this one (a deadlock)" } else { "" }
+    )]
+    KeyLocked {
+        /// The key, for people.
+        key: String,
+        /// Whether waiting would never have ended: the others wait for a key that this transaction has locked.
+        deadlock: bool,
+    },
     /// As many reads are open as a [`crate::Reads`] may have.
     #[error("as many reads are open as there may be: take answers first")]
     WouldBlock,
@@ -130,7 +142,7 @@ impl Error {
             },
             Error::Corrupt { .. } => ErrorKind::Repair,
             Error::Stopped(_) | Error::Closed => ErrorKind::Stop,
-            Error::Locked(_) | Error::Conflict { .. } => ErrorKind::Retry,
+            Error::Locked(_) | Error::Conflict { .. } | Error::KeyLocked { .. } => ErrorKind::Retry,
             Error::WouldBlock => ErrorKind::WouldBlock,
             Error::TimedOut => ErrorKind::TimedOut,
             _ => ErrorKind::FixCall,

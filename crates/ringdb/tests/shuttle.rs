@@ -199,6 +199,47 @@ fn writers_of_a_direct_log() {
     orders("writers_of_a_direct_log", |dir| writers(dir, Durability::Sync));
 }
 
+/// Counts up two keys under locks: one call for both, or one for each, where one of two may have to begin again.
+fn lockers(dir: &std::path::Path) {
+    let db = open(dir, Durability::Process);
+    let count = |n: Option<ringdb::Value>| n.map_or(0, |n| u64::from_be_bytes(n[..].try_into().expect("8")));
+    let threads: Vec<_> = (0..3usize)
+        .map(|t| {
+            let db = db.clone();
+            spawn(Box::new(move || {
+                for n in 0..3 {
+                    let keys = if (t + n) % 2 == 0 { ["a", "b"] } else { ["b", "a"] };
+                    loop {
+                        let mut tx = db.transaction();
+                        // No time passes: only a circle ends the wait.
+                        let locked = match (t + n) % 3 {
+                            0 => tx.lock(&keys),
+                            _ => tx.lock(&keys[..1]).and_then(|()| tx.lock(&keys[1..])),
+                        };
+                        match locked {
+                            Err(ringdb::Error::KeyLocked { deadlock: true, .. }) => continue,
+                            other => other.expect("the locks"),
+                        }
+                        for key in keys {
+                            let n = count(tx.get(key).expect("get"));
+                            tx.put(key, (n + 1).to_be_bytes()).expect("put");
+                        }
+                        break tx.commit().expect("no conflict");
+                    }
+                }
+            }))
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t());
+    assert_eq!(["a", "b"].map(|key| count(db.get(key).expect("get"))), [9, 9]);
+    db.close().expect("close");
+}
+
+#[test]
+fn transactions_that_lock() {
+    orders("transactions_that_lock", lockers);
+}
+
 /// Closing while others write, read and wait: everyone ends, with success or with `Closed`.
 #[test]
 fn closing_in_the_middle() {

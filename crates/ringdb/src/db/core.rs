@@ -10,6 +10,7 @@ use engineswap::Io;
 use super::committer::Committer;
 use super::health::Health;
 use super::keyspaces::{KeyspaceState, Keyspaces};
+use super::locks::Locks;
 use super::odds::Odds;
 use super::quarantine::Quarantine;
 use super::reactor::Reactor;
@@ -50,6 +51,7 @@ pub(crate) struct Core {
     /// What was lost to damage when the store was opened, or refreshed, with `recover_damaged_log`.
     pub(super) recovered_damage: Mutex<Option<String>>,
     pub(super) served: Served,
+    pub(super) locks: Locks,
 }
 
 impl Core {

@@ -42,6 +42,7 @@ mod ingest;
 mod iter;
 mod keyspace;
 mod keyspaces;
+mod locks;
 mod log_keeper;
 mod looks;
 mod lookup;

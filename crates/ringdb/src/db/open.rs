@@ -19,6 +19,7 @@ use super::core::Core;
 use super::directory::{DirState, StoreLock, lock as lock_dir, look, make_dir, sync_name};
 use super::health::Health;
 use super::keyspaces::{Keyspaces, settings_map};
+use super::locks::Locks;
 use super::odds::Odds;
 use super::quarantine::Quarantine;
 use super::reactor::Reactor;
@@ -355,6 +356,7 @@ impl Core {
             follower: follower.map(Mutex::new),
             recovered_damage: Mutex::new(damage.map(describe)),
             served: Served::default(),
+            locks: Locks::default(),
         }
     }
 

@@ -31,6 +31,7 @@ mod filter;
 mod frozen;
 mod ingest;
 mod linearizability;
+mod locks;
 mod looks;
 mod merge;
 mod power_cut;

@@ -6,6 +6,7 @@
 //! where the transaction happens. What the queue has forgotten is looked for in memtables and tables, without the lock
 //! (`validate`).
 
+mod locking;
 mod own;
 mod range;
 mod take;
@@ -14,10 +15,12 @@ mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Db;
 use super::keyspace::Keyspace;
 use super::keyspaces::KeyspaceState;
+use super::locks::HeldKeys;
 use super::registered::Registered;
 use super::write::WriteSide;
 use crate::commit::{ReadSet, Write};
@@ -39,9 +42,9 @@ pub use take::ExtractIf;
 /// writes and snapshots, are as if each had happened alone, in the order of their commits; a transaction that has begun
 /// after a commit has returned sees it. One that writes nothing cannot fail: it is a snapshot.
 ///
-/// Nobody is blocked: until its commit a transaction holds no lock. Dropped without a commit, it has done nothing. It
-/// keeps the store open, and the versions that it sees from being compacted away; what it has read and written is in
-/// memory until it ends.
+/// Nobody is blocked: until its commit a transaction holds no lock, but those that it takes by [`Transaction::lock`]
+/// for keys that many write. Dropped without a commit, it has done nothing. It keeps the store open, and the versions
+/// that it sees from being compacted away; what it has read and written is in memory until it ends.
 ///
 /// Calls take `&self`: pairs may be written while a range is gone through, which sees what lies ahead of it.
 ///
@@ -83,6 +86,8 @@ pub struct Transaction {
     tracked: Mutex<Tracked>,
     /// Has what is written be recorded. `None` if the store cannot be written.
     opened: Option<Opened>,
+    locked: Option<HeldKeys>,
+    lock_wait: Duration,
 }
 
 /// What it has done so far. Keys are internal keys.
@@ -131,6 +136,8 @@ impl Db {
             moment: Arc::new(Registered::now(core)),
             tracked: Mutex::new(Tracked::default()),
             opened,
+            locked: None,
+            lock_wait: locking::LOCK_WAIT,
         }
     }
 }

@@ -52,6 +52,14 @@ pub(super) fn commit(
     Err(conflict(b""))
 }
 
+/// Fails if anything of `reads` was written after `basis`, which is registered as a snapshot.
+pub(super) fn check_now(views: &Views, reads: &ReadSet, basis: Seq) -> Result<()> {
+    match written_since(&views.newest(), reads, basis)? {
+        Some(key) => Err(conflict(&key)),
+        None => Ok(()),
+    }
+}
+
 fn conflict(key: &[u8]) -> Error {
     let key = if key.is_empty() {
         "more than can be told".into()
