@@ -20,7 +20,10 @@ use std::time::Duration;
 use executor::{block_on, join_all, poll_once};
 use linear::{KEYS, Recorder, check};
 use ringdb::engineswap::Io;
-use ringdb::{Db, Durability, Env, Options, WriteBatch, WriteOptions};
+use ringdb::{
+    CompactionFilter, Db, Durability, Env, FilterContext, FilterDecision, KeyspaceOptions, Options,
+    WriteBatch, WriteOptions,
+};
 use shuttle::rand::Rng as _;
 
 /// Time that passes when it is asked for; Shuttle's threads and random numbers.
@@ -238,6 +241,68 @@ fn lockers(dir: &std::path::Path) {
 #[test]
 fn transactions_that_lock() {
     orders("transactions_that_lock", lockers);
+}
+
+/// Removes all values that begin with `x`.
+struct Marked;
+
+impl CompactionFilter for Marked {
+    fn name(&self) -> &str {
+        "marked"
+    }
+    fn filter(&self, _: &FilterContext, _: &[u8], value: &[u8]) -> FilterDecision {
+        if value.starts_with(b"x") { FilterDecision::Remove } else { FilterDecision::Keep }
+    }
+}
+
+/// What a snapshot shows at first it shows until its end, beside compactions that remove some of it.
+fn filtered(dir: &std::path::Path) {
+    let (io, env) = (Io::from_uri("posix").expect("posix"), Arc::new(ShuttleEnv(AtomicU64::new(0))));
+    let options = options(Durability::Process).register_compaction_filter(Marked);
+    let db = Db::open_with_env(dir, options, io, env).expect("open");
+    let all = KeyspaceOptions::default().with_compaction_filter("marked");
+    db.keyspace("default").and_then(|k| k.alter(&all)).expect("alter");
+    let mut threads = vec![{
+        let db = db.clone();
+        spawn(Box::new(move || {
+            for n in 0..3u8 {
+                for key in 0..3u8 {
+                    db.put([key], [if key == n { b'k' } else { b'x' }, n]).expect("put");
+                }
+                db.compact_range(..).expect("compact");
+            }
+        }))
+    }];
+    for t in 0..2u8 {
+        let db = db.clone();
+        threads.push(spawn(Box::new(move || {
+            for n in 0..4u8 {
+                let (snapshot, key) = (db.snapshot(), [(n + t) % 3]);
+                let one = snapshot.get(key).expect("get");
+                let pairs = || snapshot.iter().map(|p| p.expect("a pair")).collect::<Vec<_>>();
+                let all = pairs();
+                let held = all.iter().find(|(k, _)| k[..] == key).map(|(_, v)| v[..].to_vec());
+                assert_eq!(one.as_deref(), held.as_deref());
+                assert_eq!(pairs(), all);
+                let tx = db.transaction();
+                let many = tx.multi_get(&[[0u8], [1], [2]]).expect("multi_get");
+                for (key, value) in (0..3u8).zip(many) {
+                    assert_eq!(tx.get([key]).expect("get"), value);
+                }
+                assert_eq!(snapshot.get(key).expect("get"), one);
+            }
+        })));
+    }
+    threads.into_iter().for_each(|t| t());
+    db.compact_range(..).expect("compact");
+    assert_eq!(db.iter().keys().map(|k| k.expect("a key")[0]).collect::<Vec<_>>(), [2]);
+    assert_eq!(db.stats().snapshots, 0);
+    db.close().expect("close");
+}
+
+#[test]
+fn snapshots_beside_a_compaction_filter() {
+    orders("snapshots_beside_a_compaction_filter", filtered);
 }
 
 /// Closing while others write, read and wait: everyone ends, with success or with `Closed`.
