@@ -448,8 +448,9 @@ void ringdb_transaction_free(ringdb_transaction *transaction);
 typedef struct ringdb_ingester ringdb_ingester;
 
 int32_t ringdb_ingester_open(const ringdb_db *db, ringdb_ingester **out, ringdb_error *err);
-/* Adds a pair. A key that does not come after the one before is RINGDB_INVALID_ARGUMENT. After a failure nothing more is
- * taken, and the finish fails too. */
+/* Adds a pair. A key that does not come after the one before is RINGDB_INVALID_ARGUMENT. Pairs are written by a thread of
+ * the ingester's own, so what writing meets is told by a later call. After a failure nothing more is taken, and the
+ * finish fails too. */
 int32_t ringdb_ingester_add(ringdb_ingester *ingester, const void *key, size_t key_len, const void *value,
                             size_t value_len, ringdb_error *err);
 /* Makes all pairs part of the keyspace at once, in place of older values; durable on return. `*pairs`, unless `pairs` is

@@ -13,6 +13,7 @@ mod answer;
 mod args;
 mod asynchronous;
 mod callback;
+mod ingest;
 mod iter;
 mod merge;
 mod operator;
@@ -32,6 +33,7 @@ mod writes;
 pub use answer::ringdb_answer;
 pub use args::{ringdb_read_options, ringdb_slice, ringdb_write_options};
 pub use asynchronous::*;
+pub use ingest::*;
 pub use iter::{
     ringdb_iter, ringdb_iter_free, ringdb_iter_next, ringdb_iter_next_back, ringdb_prefix, ringdb_range,
 };

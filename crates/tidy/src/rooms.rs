@@ -88,7 +88,7 @@ pub const ORDERS: &[Order] = &[
             "options answer",
             "store operator",
             "read iter write upkeep",
-            "asynchronous reads writes transaction tables",
+            "asynchronous reads writes transaction ingest tables",
             "merge",
             "lib",
         ],

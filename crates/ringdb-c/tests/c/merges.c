@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char *dir;
@@ -349,6 +350,48 @@ static void tables_in_and_out(ringdb_db *db) {
     ringdb_release(snapshot), ringdb_release(squares), ringdb_release(there);
 }
 
+static void *half_of_an_ingest(void *of) {
+    ringdb_error own;
+    ringdb_ingester *in = (ringdb_ingester *)of;
+    char key[16], value[1000] = {0};
+    for (int i = 0; i < 2000; i++) {
+        snprintf(key, sizeof key, "%08d", i);
+        CHECK(ringdb_ingester_add(in, key, 8, value, sizeof value, &own) == RINGDB_OK);
+    }
+    return NULL;
+}
+
+/* Opened by one thread, filled by a second, finished by a third; then a child that has it by fork(). */
+static void ingesters_move_between_threads(ringdb_db *db) {
+    ringdb_db *moved = NULL;
+    ringdb_ingester *in = NULL, *never = NULL;
+    pthread_t thread;
+    uint64_t pairs = 0;
+    pid_t child;
+    int status = -1;
+    OK(ringdb_keyspace(db, "moved", &moved, &e));
+    OK(ringdb_ingester_open(moved, &in, &e));
+    CHECK(pthread_create(&thread, NULL, half_of_an_ingest, in) == 0 && pthread_join(thread, NULL) == 0);
+    OK(ringdb_ingester_open(moved, &never, &e));
+    OK(ringdb_ingester_add(never, "a", 1, "x", 1, &e));
+    child = fork();
+    if (child == 0) {
+        alarm(60);
+        INVALID(ringdb_ingester_add(in, "zz", 2, "child", 5, &e));
+        CHECK(strstr(e.message, "fork"));
+        INVALID(ringdb_ingester_finish(in, NULL, &e));
+        ringdb_ingester_free(in), ringdb_ingester_free(never);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    ringdb_ingester_free(never);
+    OK(ringdb_ingester_add(in, "zz", 2, "parent", 6, &e));
+    OK(ringdb_ingester_finish(in, &pairs, &e));
+    CHECK(pairs == 2001);
+    has(moved, "zz", "parent");
+    ringdb_ingester_free(in), ringdb_release(moved);
+}
+
 int main(int argc, char **argv) {
     static struct seen seen = {PTHREAD_MUTEX_INITIALIZER, 0, 0, 0, 0, 0};
     ringdb_db *db;
@@ -362,6 +405,7 @@ int main(int argc, char **argv) {
     by_name(db);
     times_to_live(db);
     tables_in_and_out(db);
+    ingesters_move_between_threads(db);
     ringdb_ingester_free(NULL);
     /* What is left of a closed store. */
     OK(ringdb_ingester_open(db, &in, &e));
