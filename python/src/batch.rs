@@ -6,14 +6,15 @@ use pyo3::prelude::*;
 use ringdb::{WriteBatch, WriteOptions};
 
 use crate::asynchronous;
-use crate::bytes::Given;
+use crate::bytes::{Given, life};
 use crate::error::{call, invalid};
-use crate::store::Keyspace;
+use crate::loose::Loose;
+use crate::store::{Keyspace, What};
 
 /// A batch; as a context manager it is written at the end, unless an exception goes through.
 #[pyclass(frozen, module = "ringdb")]
 pub struct Batch {
-    db: ringdb::Db,
+    db: Loose<ringdb::Db>,
     options: WriteOptions,
     /// `None` once it is written.
     batch: Mutex<Option<WriteBatch>>,
@@ -21,7 +22,7 @@ pub struct Batch {
 
 impl Batch {
     pub fn new(db: ringdb::Db, options: WriteOptions) -> Batch {
-        Batch { db, options, batch: Mutex::new(Some(WriteBatch::new())) }
+        Batch { db: Loose::new(db), options, batch: Mutex::new(Some(WriteBatch::new())) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<WriteBatch>> {
@@ -43,30 +44,37 @@ fn written(py: Python<'_>) -> PyErr {
 
 #[pymethods]
 impl Batch {
-    #[pyo3(signature = (key, value, *, keyspace=None))]
+    #[pyo3(signature = (key, value, *, keyspace=None, ttl=None))]
     fn put(
         &self,
         py: Python<'_>,
         key: Given,
         value: Given,
         keyspace: Option<&Bound<'_, Keyspace>>,
+        ttl: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        self.add(py, |batch| match keyspace {
-            Some(keyspace) => batch.put_in(Keyspace::of(keyspace), &key, &value),
-            None => batch.put(&key, &value),
-        })
+        let put = What::put(&value, life(py, ttl)?);
+        self.add(py, |batch| put.add_to(batch, keyspace.map(Keyspace::of), &key))
     }
 
     fn __setitem__(&self, py: Python<'_>, key: Given, value: Given) -> PyResult<()> {
-        self.put(py, key, value, None)
+        self.put(py, key, value, None, None)
+    }
+
+    #[pyo3(signature = (key, operand, *, keyspace=None))]
+    fn merge(
+        &self,
+        py: Python<'_>,
+        key: Given,
+        operand: Given,
+        keyspace: Option<&Bound<'_, Keyspace>>,
+    ) -> PyResult<()> {
+        self.add(py, |batch| What::Merge(&operand).add_to(batch, keyspace.map(Keyspace::of), &key))
     }
 
     #[pyo3(signature = (key, *, keyspace=None))]
     fn delete(&self, py: Python<'_>, key: Given, keyspace: Option<&Bound<'_, Keyspace>>) -> PyResult<()> {
-        self.add(py, |batch| match keyspace {
-            Some(keyspace) => batch.delete_in(Keyspace::of(keyspace), &key),
-            None => batch.delete(&key),
-        })
+        self.add(py, |batch| What::Delete.add_to(batch, keyspace.map(Keyspace::of), &key))
     }
 
     fn __delitem__(&self, py: Python<'_>, key: Given) -> PyResult<()> {

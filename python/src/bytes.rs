@@ -69,6 +69,20 @@ pub fn write_options(py: Python<'_>, durability: Option<&str>) -> PyResult<Write
     })
 }
 
+/// What `ttl=` says: seconds, or a `datetime.timedelta`.
+pub fn life(py: Python<'_>, ttl: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
+    let Some(ttl) = ttl else { return Ok(None) };
+    let wrong = || invalid(py, format!("ttl {ttl}: seconds, or a timedelta, more than 0"));
+    let life = match ttl.extract::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?,
+        Err(not_a_number) => ttl.extract::<Duration>().map_err(|_| match ttl.hasattr("total_seconds") {
+            Ok(true) => wrong(),
+            _ => not_a_number,
+        })?,
+    };
+    if life.is_zero() { Err(wrong()) } else { Ok(Some(life)) }
+}
+
 /// What `timeout=` says, in seconds.
 pub fn read_options(py: Python<'_>, timeout: Option<f64>) -> PyResult<ringdb::ReadOptions> {
     let options = ringdb::ReadOptions::default();

@@ -82,7 +82,7 @@ impl Items {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // Nobody holds this lock and waits for the interpreter's.
+        // Whoever holds this lock may wait for the interpreter's, in a merge operator.
         let next = py.detach(|| self.inner.lock().unwrap_or_else(PoisonError::into_inner).next());
         let Some(next) = next else { return Ok(None) };
         let next = next.map_err(|e| exception(py, &e))?;

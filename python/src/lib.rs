@@ -6,6 +6,8 @@ mod batch;
 mod bytes;
 mod error;
 mod items;
+mod loose;
+mod operator;
 mod reader;
 mod store;
 mod transaction;
@@ -14,6 +16,8 @@ use pyo3::prelude::*;
 
 #[pymodule(gil_used = false)]
 mod _ringdb {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::asynchronous::{Driver, PairStream};
     #[pymodule_export]
@@ -21,9 +25,16 @@ mod _ringdb {
     #[pymodule_export]
     use crate::items::Items;
     #[pymodule_export]
+    use crate::operator::_end;
+    #[pymodule_export]
     use crate::reader::{Reader, Snapshot};
     #[pymodule_export]
     use crate::store::{Db, Keyspace, Writer, open};
     #[pymodule_export]
     use crate::transaction::{Transaction, TransactionItems};
+
+    #[pymodule_init]
+    fn begin(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::operator::at_exit(module)
+    }
 }

@@ -1,14 +1,18 @@
 //! [`Reader`]: what can be read from a store, a keyspace or a snapshot alike.
 
+use std::path::PathBuf;
+
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
+use pythonize::pythonize;
 use ringdb::{GetFuture, Iter, MultiGetFuture, RangeStream, ReadOptions, Result, Value};
 
 use crate::asynchronous::{self, PairStream};
 use crate::bytes::{Given, Range, bytes, optional, pair, range, read_options};
 use crate::error::call;
 use crate::items::{Items, Part};
+use crate::loose::Loose;
 use crate::store::Keyspace;
 
 /// Where reads go.
@@ -66,10 +70,14 @@ impl Place {
 /// What a store, a keyspace and a snapshot have in common.
 #[pyclass(frozen, subclass, module = "ringdb")]
 pub struct Reader {
-    pub place: Place,
+    pub place: Loose<Place>,
 }
 
 impl Reader {
+    pub fn new(place: Place) -> Reader {
+        Reader { place: Loose::new(place) }
+    }
+
     fn value(&self, py: Python<'_>, key: &Given, options: &ReadOptions) -> PyResult<Option<Value>> {
         call(py, || self.place.get(key, options))
     }
@@ -143,6 +151,19 @@ impl Reader {
         Items::new(self.iter(None, None, None), false, Part::Keys)
     }
 
+    #[pyo3(signature = (path, start=None, stop=None))]
+    fn export_range<'py>(
+        &self,
+        py: Python<'py>,
+        path: PathBuf,
+        start: Option<Given>,
+        stop: Option<Given>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let range = given(&None, &start, &stop);
+        let report = call(py, || each!(&*self.place, at => at.export_range(range, path)))?;
+        Ok(pythonize(py, &report)?)
+    }
+
     fn first<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         call(py, || self.place.ends(false))?.map(|p| pair(py, &p)).transpose()
     }
@@ -195,7 +216,7 @@ pub struct Snapshot {}
 
 impl Snapshot {
     pub fn make(py: Python<'_>, snapshot: ringdb::Snapshot) -> PyResult<Py<Snapshot>> {
-        let reader = PyClassInitializer::from(Reader { place: Place::Snapshot(snapshot) });
+        let reader = PyClassInitializer::from(Reader::new(Place::Snapshot(snapshot)));
         Py::new(py, reader.add_subclass(Snapshot {}))
     }
 }
@@ -204,7 +225,7 @@ impl Snapshot {
 impl Snapshot {
     /// The same moment of a keyspace.
     fn keyspace(this: &Bound<'_, Self>, keyspace: &Bound<'_, Keyspace>) -> PyResult<Py<Snapshot>> {
-        let Place::Snapshot(snapshot) = &this.as_super().get().place else {
+        let Place::Snapshot(snapshot) = &*this.as_super().get().place else {
             unreachable!("a snapshot's place")
         };
         Snapshot::make(this.py(), snapshot.keyspace(Keyspace::of(keyspace)))

@@ -2,9 +2,10 @@
 
 use std::ops::Bound as End;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyIterator};
 use pythonize::{depythonize, pythonize};
 use ringdb::{Error, KeyspaceOptions, Options, WriteBatch, WriteOptions};
 
@@ -12,19 +13,25 @@ use serde::de::DeserializeOwned;
 
 use crate::asynchronous;
 use crate::batch::Batch;
-use crate::bytes::{Given, bytes, write_options};
+use crate::bytes::{Given, bytes, life, write_options};
 use crate::error::{call, exception, invalid};
+use crate::loose::Loose;
+use crate::operator;
 use crate::reader::{Place, Reader, Snapshot};
 use crate::transaction::Transaction;
 
+/// Pairs that are taken from Python at once.
+const AT_ONCE: usize = 512;
+
 /// Opens a store, or makes one.
 #[pyfunction]
-#[pyo3(signature = (path, *, read_only=false, options_file=None, **options))]
+#[pyo3(signature = (path, *, read_only=false, options_file=None, merge_operators=None, **options))]
 pub fn open(
     py: Python<'_>,
     path: PathBuf,
     read_only: bool,
     options_file: Option<PathBuf>,
+    merge_operators: Option<&Bound<'_, PyDict>>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<Db>> {
     let mut all = match options {
@@ -34,11 +41,14 @@ pub fn open(
     if let Some(file) = options_file {
         all = all.over(call(py, || Options::load(file))?);
     }
+    if let Some(operators) = merge_operators {
+        all = operator::register(py, all, operators)?;
+    }
     let db = call(py, || {
         if read_only { ringdb::Db::open_read_only(path, all) } else { ringdb::Db::open(path, all) }
     })?;
-    let writer = PyClassInitializer::from(Reader { place: Place::Store(db.clone()) }).add_subclass(Writer {});
-    Py::new(py, writer.add_subclass(Db { db }))
+    let writer = PyClassInitializer::from(Reader::new(Place::Store(db.clone()))).add_subclass(Writer {});
+    Py::new(py, writer.add_subclass(Db { db: Loose::new(db) }))
 }
 
 /// Settings by their names. What is wrong with one is said with its name.
@@ -68,6 +78,40 @@ struct Target<'a> {
     keyspace: Option<&'a ringdb::Keyspace>,
 }
 
+/// What becomes of a key.
+#[derive(Clone, Copy)]
+pub enum What<'a> {
+    Put(&'a [u8]),
+    Expiring(&'a [u8], Duration),
+    Merge(&'a [u8]),
+    Delete,
+}
+
+impl<'a> What<'a> {
+    pub fn put(value: &'a [u8], life: Option<Duration>) -> What<'a> {
+        life.map_or(What::Put(value), |life| What::Expiring(value, life))
+    }
+
+    pub fn add_to(self, batch: &mut WriteBatch, keyspace: Option<&ringdb::Keyspace>, key: &[u8]) {
+        match (keyspace, self) {
+            (None, What::Put(value)) => batch.put(key, value),
+            (None, What::Expiring(value, life)) => batch.put_with_ttl(key, value, life),
+            (None, What::Merge(operand)) => batch.merge(key, operand),
+            (None, What::Delete) => batch.delete(key),
+            (Some(k), What::Put(value)) => batch.put_in(k, key, value),
+            (Some(k), What::Expiring(value, life)) => batch.put_with_ttl_in(k, key, value, life),
+            (Some(k), What::Merge(operand)) => batch.merge_in(k, key, operand),
+            (Some(k), What::Delete) => batch.delete_in(k, key),
+        }
+    }
+
+    fn batch(self, keyspace: Option<&ringdb::Keyspace>, key: &[u8]) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        self.add_to(&mut batch, keyspace, key);
+        batch
+    }
+}
+
 macro_rules! each {
     ($target:expr, $at:ident => $call:expr) => {
         match $target.keyspace {
@@ -82,29 +126,20 @@ macro_rules! each {
 
 impl Target<'_> {
     fn of<'a>(this: &'a Bound<'_, Writer>) -> Target<'a> {
-        match &this.as_super().get().place {
+        match &*this.as_super().get().place {
             Place::Store(db) => Target { db, keyspace: None },
             Place::Keyspace(db, keyspace) => Target { db, keyspace: Some(keyspace) },
             Place::Snapshot(_) => unreachable!("a snapshot is no writer"),
         }
     }
 
-    fn batch_of_one(&self, key: &[u8], value: Option<&[u8]>) -> WriteBatch {
-        let mut batch = WriteBatch::new();
-        match (self.keyspace, value) {
-            (None, Some(value)) => batch.put(key, value),
-            (None, None) => batch.delete(key),
-            (Some(keyspace), Some(value)) => batch.put_in(keyspace, key, value),
-            (Some(keyspace), None) => batch.delete_in(keyspace, key),
-        }
-        batch
-    }
-
-    fn write(&self, key: &[u8], value: Option<&[u8]>, options: Option<WriteOptions>) -> ringdb::Result<()> {
-        match (options, value) {
-            (Some(options), _) => self.db.write(self.batch_of_one(key, value), &options),
-            (None, Some(value)) => each!(self, at => at.put(key, value)),
-            (None, None) => each!(self, at => at.delete(key)),
+    fn write(&self, key: &[u8], what: What<'_>, options: Option<WriteOptions>) -> ringdb::Result<()> {
+        match (options, what) {
+            (Some(options), _) => self.db.write(what.batch(self.keyspace, key), &options),
+            (None, What::Put(value)) => each!(self, at => at.put(key, value)),
+            (None, What::Expiring(value, life)) => each!(self, at => at.put_with_ttl(key, value, life)),
+            (None, What::Merge(operand)) => each!(self, at => at.merge(key, operand)),
+            (None, What::Delete) => each!(self, at => at.delete(key)),
         }
     }
 
@@ -127,6 +162,17 @@ impl Target<'_> {
     }
 }
 
+/// Why an ingest has stopped.
+enum Stopped {
+    Store(Error),
+    Python(PyErr),
+}
+
+/// Some pairs of an iterator; none at its end.
+fn taken(pairs: &Bound<'_, PyIterator>) -> PyResult<Vec<(Given, Given)>> {
+    pairs.clone().take(AT_ONCE).map(|pair| pair?.extract()).collect()
+}
+
 /// `None`: as the store has it.
 fn chosen(py: Python<'_>, durability: Option<&str>) -> PyResult<Option<WriteOptions>> {
     durability.map(|_| write_options(py, durability)).transpose()
@@ -138,20 +184,60 @@ fn ends(start: Option<Given>, stop: Option<Given>) -> (End<Given>, End<Given>) {
 
 #[pymethods]
 impl Writer {
-    #[pyo3(signature = (key, value, *, durability=None))]
-    fn put(this: &Bound<'_, Self>, key: Given, value: Given, durability: Option<&str>) -> PyResult<()> {
+    #[pyo3(signature = (key, value, *, durability=None, ttl=None))]
+    fn put(
+        this: &Bound<'_, Self>,
+        key: Given,
+        value: Given,
+        durability: Option<&str>,
+        ttl: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let (at, options) = (Target::of(this), chosen(this.py(), durability)?);
-        call(this.py(), || at.write(&key, Some(&value), options))
+        let life = life(this.py(), ttl)?;
+        call(this.py(), || at.write(&key, What::put(&value, life), options))
     }
 
     fn __setitem__(this: &Bound<'_, Self>, key: Given, value: Given) -> PyResult<()> {
-        Writer::put(this, key, value, None)
+        Writer::put(this, key, value, None, None)
+    }
+
+    #[pyo3(signature = (key, operand, *, durability=None))]
+    fn merge(this: &Bound<'_, Self>, key: Given, operand: Given, durability: Option<&str>) -> PyResult<()> {
+        let (at, options) = (Target::of(this), chosen(this.py(), durability)?);
+        call(this.py(), || at.write(&key, What::Merge(&operand), options))
+    }
+
+    /// Pairs in the order of their keys, from any iterable.
+    fn ingest(this: &Bound<'_, Self>, pairs: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let at = Target::of(this);
+        let pairs = pairs.try_iter()?.unbind();
+        let done = this.py().detach(|| {
+            // It belongs to this thread, and is here as long as the thread is.
+            let mut ingester = each!(at, at => at.ingester()).map_err(Stopped::Store)?;
+            loop {
+                let some = Python::attach(|py| taken(pairs.bind(py))).map_err(Stopped::Python)?;
+                if some.is_empty() {
+                    return ingester.finish().map_err(Stopped::Store);
+                }
+                let mut some = some.iter();
+                some.try_for_each(|(key, value)| ingester.add(key, value)).map_err(Stopped::Store)?;
+            }
+        });
+        done.map_err(|e| match e {
+            Stopped::Store(e) => exception(this.py(), &e),
+            Stopped::Python(e) => e,
+        })
+    }
+
+    fn import_tables(this: &Bound<'_, Self>, path: PathBuf) -> PyResult<u64> {
+        let at = Target::of(this);
+        call(this.py(), || each!(at, at => at.import_tables(path)))
     }
 
     #[pyo3(signature = (key, *, durability=None))]
     fn delete(this: &Bound<'_, Self>, key: Given, durability: Option<&str>) -> PyResult<()> {
         let (at, options) = (Target::of(this), chosen(this.py(), durability)?);
-        call(this.py(), || at.write(&key, None, options))
+        call(this.py(), || at.write(&key, What::Delete, options))
     }
 
     /// Also of a key that is not there: that is no error, and is not looked up.
@@ -216,15 +302,29 @@ impl Writer {
         Ok(old.map(|v| bytes(this.py(), &v)))
     }
 
-    #[pyo3(signature = (key, value, *, durability=None))]
+    #[pyo3(signature = (key, value, *, durability=None, ttl=None))]
     fn aput<'py>(
         this: &Bound<'py, Self>,
         key: Given,
         value: Given,
         durability: Option<&str>,
+        ttl: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (at, options) = (Target::of(this), write_options(this.py(), durability)?);
-        asynchronous::write(this.py(), at.db.write_async(at.batch_of_one(&key, Some(&value)), &options))
+        let batch = What::put(&value, life(this.py(), ttl)?).batch(at.keyspace, &key);
+        asynchronous::write(this.py(), at.db.write_async(batch, &options))
+    }
+
+    #[pyo3(signature = (key, operand, *, durability=None))]
+    fn amerge<'py>(
+        this: &Bound<'py, Self>,
+        key: Given,
+        operand: Given,
+        durability: Option<&str>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (at, options) = (Target::of(this), write_options(this.py(), durability)?);
+        let batch = What::Merge(&operand).batch(at.keyspace, &key);
+        asynchronous::write(this.py(), at.db.write_async(batch, &options))
     }
 
     #[pyo3(signature = (key, *, durability=None))]
@@ -234,14 +334,14 @@ impl Writer {
         durability: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (at, options) = (Target::of(this), write_options(this.py(), durability)?);
-        asynchronous::write(this.py(), at.db.write_async(at.batch_of_one(&key, None), &options))
+        asynchronous::write(this.py(), at.db.write_async(What::Delete.batch(at.keyspace, &key), &options))
     }
 }
 
 /// A named set of keys.
 #[pyclass(frozen, extends = Writer, module = "ringdb")]
 pub struct Keyspace {
-    keyspace: ringdb::Keyspace,
+    keyspace: Loose<ringdb::Keyspace>,
 }
 
 impl Keyspace {
@@ -250,9 +350,9 @@ impl Keyspace {
     }
 
     fn make(py: Python<'_>, db: &ringdb::Db, keyspace: ringdb::Keyspace) -> PyResult<Py<Keyspace>> {
-        let reader = Reader { place: Place::Keyspace(db.clone(), keyspace.clone()) };
+        let reader = Reader::new(Place::Keyspace(db.clone(), keyspace.clone()));
         let writer = PyClassInitializer::from(reader).add_subclass(Writer {});
-        Py::new(py, writer.add_subclass(Keyspace { keyspace }))
+        Py::new(py, writer.add_subclass(Keyspace { keyspace: Loose::new(keyspace) }))
     }
 }
 
@@ -261,6 +361,11 @@ impl Keyspace {
     #[getter]
     fn name(&self) -> &str {
         self.keyspace.name()
+    }
+
+    /// The settings in force.
+    fn settings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(pythonize(py, &self.keyspace.options())?)
     }
 
     #[pyo3(signature = (**options))]
@@ -278,7 +383,7 @@ impl Keyspace {
 /// An open store.
 #[pyclass(frozen, extends = Writer, module = "ringdb")]
 pub struct Db {
-    db: ringdb::Db,
+    db: Loose<ringdb::Db>,
 }
 
 #[pymethods]
@@ -312,7 +417,7 @@ impl Db {
 
     #[pyo3(signature = (*, durability=None))]
     fn batch(&self, py: Python<'_>, durability: Option<&str>) -> PyResult<Batch> {
-        Ok(Batch::new(self.db.clone(), write_options(py, durability)?))
+        Ok(Batch::new(ringdb::Db::clone(&self.db), write_options(py, durability)?))
     }
 
     #[pyo3(signature = (*, durability=None))]
@@ -357,7 +462,7 @@ impl Db {
 
     /// A second time it does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        match py.detach(|| self.db.clone().close()) {
+        match py.detach(|| ringdb::Db::clone(&self.db).close()) {
             Err(Error::Closed) => Ok(()),
             done => done.map_err(|e| exception(py, &e)),
         }

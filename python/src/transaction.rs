@@ -11,6 +11,7 @@ use ringdb::{Value, WriteOptions};
 
 use crate::bytes::{Given, Range, bytes, optional, pair};
 use crate::error::{call, invalid};
+use crate::loose::Loose;
 use crate::reader::given;
 use crate::store::Keyspace;
 
@@ -19,17 +20,18 @@ use crate::store::Keyspace;
 pub struct Transaction {
     options: WriteOptions,
     /// `None` once it has ended.
-    transaction: Mutex<Option<ringdb::Transaction>>,
+    transaction: Mutex<Option<Loose<ringdb::Transaction>>>,
 }
 
 type Place<'a, 'py> = Option<&'a Bound<'py, Keyspace>>;
 
 impl Transaction {
     pub fn new(transaction: ringdb::Transaction, options: WriteOptions) -> Transaction {
-        Transaction { options, transaction: Mutex::new(Some(transaction)) }
+        Transaction { options, transaction: Mutex::new(Some(Loose::new(transaction))) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<ringdb::Transaction>> {
+    /// To be called without the interpreter's lock: whoever holds this one may wait for that, in a merge operator.
+    fn lock(&self) -> MutexGuard<'_, Option<Loose<ringdb::Transaction>>> {
         self.transaction.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -39,7 +41,11 @@ impl Transaction {
         py: Python<'_>,
         f: impl FnOnce(&ringdb::Transaction) -> ringdb::Result<T> + Send,
     ) -> PyResult<T> {
-        call(py, || self.lock().as_ref().map(f).transpose())?.ok_or_else(|| ended(py))
+        call(py, || self.lock().as_ref().map(|t| f(t)).transpose())?.ok_or_else(|| ended(py))
+    }
+
+    fn end(&self, taken: Loose<ringdb::Transaction>) -> ringdb::Result<()> {
+        taken.into_inner().commit_with(&self.options)
     }
 
     fn value(&self, py: Python<'_>, key: &Given, keyspace: Place<'_, '_>) -> PyResult<Option<Value>> {
@@ -136,6 +142,15 @@ impl Transaction {
         self.set(py, &key, Some(&value), None)
     }
 
+    #[pyo3(signature = (key, operand, *, keyspace=None))]
+    fn merge(&self, py: Python<'_>, key: Given, operand: Given, keyspace: Place<'_, '_>) -> PyResult<()> {
+        let keyspace = keyspace.map(Keyspace::of);
+        self.within(py, |t| match keyspace {
+            Some(keyspace) => t.merge_in(keyspace, &key, &operand),
+            None => t.merge(&key, &operand),
+        })
+    }
+
     #[pyo3(signature = (key, *, keyspace=None))]
     fn delete(&self, py: Python<'_>, key: Given, keyspace: Place<'_, '_>) -> PyResult<()> {
         self.set(py, &key, None, keyspace)
@@ -172,19 +187,18 @@ impl Transaction {
         reverse: bool,
         keyspace: Place<'_, '_>,
     ) -> TransactionItems {
-        let keyspace = keyspace.map(|k| Keyspace::of(k).clone());
+        let keyspace = keyspace.map(|k| Loose::new(Keyspace::of(k).clone()));
         let left = Mutex::new(given(&prefix, &start, &stop));
         TransactionItems { transaction: this, keyspace, left, reverse, done: AtomicBool::new(false) }
     }
 
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
-        let taken = self.lock().take().ok_or_else(|| ended(py))?;
-        call(py, || taken.commit_with(&self.options))
+        call(py, || self.lock().take().map(|t| self.end(t)).transpose())?.ok_or_else(|| ended(py))
     }
 
     /// Also of one that has ended: there is nothing left to do.
-    fn rollback(&self) {
-        drop(self.lock().take());
+    fn rollback(&self, py: Python<'_>) {
+        py.detach(|| drop(self.lock().take().map(Loose::into_inner)));
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -198,12 +212,15 @@ impl Transaction {
         _e: Py<PyAny>,
         _t: Py<PyAny>,
     ) -> PyResult<()> {
-        let taken = self.lock().take();
-        match taken {
-            Some(taken) if kind.is_none() => call(py, || taken.commit_with(&self.options)),
+        let wanted = kind.is_none();
+        call(py, || match self.lock().take() {
+            Some(taken) if wanted => self.end(taken),
             // Ended in the block already, or given up.
-            _ => Ok(()),
-        }
+            taken => {
+                drop(taken.map(Loose::into_inner));
+                Ok(())
+            }
+        })
     }
 }
 
@@ -211,7 +228,7 @@ impl Transaction {
 #[pyclass(frozen, module = "ringdb")]
 pub struct TransactionItems {
     transaction: Py<Transaction>,
-    keyspace: Option<ringdb::Keyspace>,
+    keyspace: Option<Loose<ringdb::Keyspace>>,
     left: Mutex<Range>,
     reverse: bool,
     done: AtomicBool,

@@ -11,13 +11,22 @@ import pytest
 import ringdb
 
 HERE = pathlib.Path(__file__).parent.parent
-PROGRAMS = re.findall(r"```python\n(.*?)```", (HERE / "README.md").read_text(), re.S)
+PAGES = [HERE / "README.md", *sorted((HERE / "../docs/guide/src").glob("*.md"))]
+PROGRAMS = [
+    pytest.param(program, id=f"{page.name}-{n}")
+    for page in PAGES
+    for n, program in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S))
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_of_the_readme(program, tmp_path, monkeypatch):
+def test_a_program_of_the_pages(program, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(program, "README.md", "exec"), {})
+    exec(compile(program, "a page", "exec"), {})
+
+
+def test_the_guide_has_programs():
+    assert sum(p.id.startswith("python.md") for p in PROGRAMS) > 8
 
 
 def test_docstrings():

@@ -19,6 +19,7 @@ chapters! {
     Transactions "transactions.md"
     Async "async.md"
     Keyspaces "keyspaces.md"
+    Python "python.md"
     Migration "migration.md"
     Limits "limits.md"
     Faq "faq.md"

@@ -1,12 +1,23 @@
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload
 
 Bytes: TypeAlias = bytes | bytearray
 Durability: TypeAlias = Literal["none", "process", "sync"]
 Compression: TypeAlias = Literal["none", "lz4", "zstd"]
 T = TypeVar("T")
+
+Merge: TypeAlias = Callable[[bytes, bytes | None, list[bytes]], Bytes]
+
+class MergeOperator(Protocol):
+    def merge(self, key: bytes, value: bytes | None, operands: list[bytes]) -> Bytes:
+        """The value that comes of what was put (or None) and then the operands, oldest first."""
+
+class PartialMergeOperator(MergeOperator, Protocol):
+    def partial_merge(self, key: bytes, operands: list[bytes]) -> Bytes | None:
+        """One operand that does the same as all of them, or None. It has to be associative."""
 
 class Error(Exception):
     kind: Literal["retry", "stop", "repair", "would_block", "timed_out", "fix_call"]
@@ -29,6 +40,7 @@ def open(
     *,
     read_only: bool = False,
     options_file: str | PathLike[str] | None = None,
+    merge_operators: Mapping[str, Merge | MergeOperator | PartialMergeOperator] | None = None,
     io: str = ...,
     cache_bytes: int | str = ...,
     memtable_bytes: int | str = ...,
@@ -37,6 +49,7 @@ def open(
     compression: Compression = ...,
     last_level_compression: Compression = ...,
     filter_bits_per_key: int = ...,
+    time_to_live: int | str = ...,
     background_threads: int = ...,
     log_segment_bytes: int | str = ...,
     table_bytes: int | str = ...,
@@ -46,7 +59,10 @@ def open(
     recover_damaged_log: bool = ...,
     socket: bool = ...,
 ) -> Db:
-    """Opens a store, or makes one. Options that are not given are as the file has them, else as the store remembers."""
+    """Opens a store, or makes one. Options that are not given are as the file has them, else as the store remembers.
+
+    Threads of the store call merge operators, also while it compacts; they must not call the store.
+    """
 
 class Items(Iterator[T]):
     """Pairs, keys or values in key order, as they were when it was made."""
@@ -94,6 +110,10 @@ class Reader:
         stop: Bytes | None = None,
         reverse: bool = False,
     ) -> Items[bytes]: ...
+    def export_range(
+        self, path: str | PathLike[str], start: Bytes | None = None, stop: Bytes | None = None
+    ) -> dict[str, Any]:
+        """Writes the pairs from ``start`` on and before ``stop`` as sorted tables into a new or empty directory."""
     def first(self) -> tuple[bytes, bytes] | None: ...
     def last(self) -> tuple[bytes, bytes] | None: ...
     @overload
@@ -114,8 +134,17 @@ class Snapshot(Reader):
     ) -> None: ...
 
 class Writer(Reader):
-    def put(self, key: Bytes, value: Bytes, *, durability: Durability | None = None) -> None: ...
+    def put(
+        self, key: Bytes, value: Bytes, *, durability: Durability | None = None, ttl: float | timedelta | None = None
+    ) -> None:
+        """Sets a key; with ``ttl`` (seconds) it counts as deleted from then on."""
     def __setitem__(self, key: Bytes, value: Bytes) -> None: ...
+    def merge(self, key: Bytes, operand: Bytes, *, durability: Durability | None = None) -> None:
+        """Merges an operand into the value, without reading it, by the keyspace's ``merge_operator``."""
+    def ingest(self, pairs: Iterable[tuple[Bytes, Bytes]]) -> int:
+        """Pairs in the order of their keys become tables, all of them or none; how many."""
+    def import_tables(self, path: str | PathLike[str]) -> int:
+        """Ingests all pairs of an export; how many."""
     def delete(self, key: Bytes, *, durability: Durability | None = None) -> None: ...
     def __delitem__(self, key: Bytes) -> None:
         """Deletes a key. One that is not there is no error: it is not looked up."""
@@ -130,21 +159,29 @@ class Writer(Reader):
     def compare_and_swap(self, key: Bytes, expected: Bytes | None, new: Bytes | None) -> bool: ...
     def fetch_update(self, key: Bytes, change: Callable[[bytes | None], Bytes | None]) -> bytes | None:
         """Sets a key to what ``change`` makes of its value; the value before. ``change`` may be called again."""
-    def aput(self, key: Bytes, value: Bytes, *, durability: Durability | None = None) -> Awaitable[None]: ...
+    def aput(
+        self, key: Bytes, value: Bytes, *, durability: Durability | None = None, ttl: float | timedelta | None = None
+    ) -> Awaitable[None]: ...
+    def amerge(self, key: Bytes, operand: Bytes, *, durability: Durability | None = None) -> Awaitable[None]: ...
     def adelete(self, key: Bytes, *, durability: Durability | None = None) -> Awaitable[None]: ...
 
 class Keyspace(Writer):
     """A named set of keys."""
     @property
     def name(self) -> str: ...
+    def settings(self) -> dict[str, Any]:
+        """The settings in force."""
     def alter(
         self,
         *,
         compression: Compression = ...,
         last_level_compression: Compression = ...,
-        block_bytes: int = ...,
+        block_bytes: int | str = ...,
         filter_bits_per_key: int = ...,
-    ) -> None: ...
+        merge_operator: str = ...,
+        time_to_live: int | str = ...,
+    ) -> None:
+        """Changes settings; those that are not given stay. A merge operator, once there, stays."""
 
 class Db(Writer):
     """An open store, for any number of threads."""
@@ -154,10 +191,16 @@ class Db(Writer):
         *,
         compression: Compression = ...,
         last_level_compression: Compression = ...,
-        block_bytes: int = ...,
+        block_bytes: int | str = ...,
         filter_bits_per_key: int = ...,
+        merge_operator: str = ...,
+        time_to_live: int | str = ...,
     ) -> Keyspace:
-        """A keyspace, made if it is missing."""
+        """A keyspace, made if it is missing.
+
+        ``merge_operator``: ``"add"``, ``"max"``, ``"append"``, ``"append:SEPARATOR"`` or one of ``open``;
+        ``time_to_live``: seconds, or as in ``"1 h"``.
+        """
     def keyspaces(self) -> list[str]: ...
     def drop_keyspace(self, name: str) -> bool: ...
     def batch(self, *, durability: Durability | None = None) -> Batch: ...
@@ -179,8 +222,16 @@ class Db(Writer):
 
 class Batch:
     """Writes that happen together or not at all, at the end of the ``with`` (or ``async with``) block."""
-    def put(self, key: Bytes, value: Bytes, *, keyspace: Keyspace | None = None) -> None: ...
+    def put(
+        self,
+        key: Bytes,
+        value: Bytes,
+        *,
+        keyspace: Keyspace | None = None,
+        ttl: float | timedelta | None = None,
+    ) -> None: ...
     def __setitem__(self, key: Bytes, value: Bytes) -> None: ...
+    def merge(self, key: Bytes, operand: Bytes, *, keyspace: Keyspace | None = None) -> None: ...
     def delete(self, key: Bytes, *, keyspace: Keyspace | None = None) -> None: ...
     def __delitem__(self, key: Bytes) -> None: ...
     def __len__(self) -> int: ...
@@ -211,6 +262,8 @@ class Transaction:
     def multi_get(self, keys: Sequence[Bytes], *, keyspace: Keyspace | None = None) -> list[bytes | None]: ...
     def put(self, key: Bytes, value: Bytes, *, keyspace: Keyspace | None = None) -> None: ...
     def __setitem__(self, key: Bytes, value: Bytes) -> None: ...
+    def merge(self, key: Bytes, operand: Bytes, *, keyspace: Keyspace | None = None) -> None:
+        """Is no read: transactions that merge into one key do not conflict."""
     def delete(self, key: Bytes, *, keyspace: Keyspace | None = None) -> None: ...
     def __delitem__(self, key: Bytes) -> None: ...
     def pop_first(self, *, keyspace: Keyspace | None = None) -> tuple[bytes, bytes] | None: ...
