@@ -1,5 +1,5 @@
-//! Ingests. An [`ringdb::Ingester`] belongs to the thread that made it, for its queue may. C programs, and the languages
-//! over them, move between threads: so a thread of its own has it, which is sent the pairs by many.
+//! Ingests. An [`ringdb::Ingester`] belongs to the thread that made it, for its queue may. C programs, and languages
+//! over C, move handles between threads: so a thread of its own has it, which is sent the pairs by many.
 
 use std::ffi::c_void;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -49,6 +49,11 @@ pub enum Verb {
     Get(GetArgs),
     /// Set a key
     Put(PutArgs),
+    /// Merge operands into the value of a key, by the merge operator of the keyspace
+    ///
+    /// `add` sums numbers (--number), `max` keeps the greatest, `append` puts one behind the other, `append:SEPARATOR`
+    /// with something between them. All operands are merged together or none.
+    Merge(MergeArgs),
     /// Delete keys, or all keys of a range at the cost of one
     Del(DelArgs),
     /// Print pairs in key order, a line each
@@ -306,6 +311,36 @@ pub struct PutArgs {
     /// Value
     #[arg(value_name = "VALUE", required_unless_present = "value_file")]
     pub value: Option<OsString>,
+}
+
+/// Arguments of `merge`.
+#[derive(Args, Debug)]
+pub struct MergeArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    #[command(flatten)]
+    pub keyspace: KeyspaceArg,
+    #[command(flatten)]
+    pub coding: CodingArgs,
+    /// Give the keyspace this merge operator first: add, max, append, append:SEPARATOR. It keeps it; the store and the
+    /// keyspace are made if missing
+    #[arg(long, value_name = "NAME")]
+    pub operator: Option<String>,
+    /// The operands are whole numbers, which `add` takes: 8 bytes, little endian
+    #[arg(long, conflicts_with = "hex")]
+    pub number: bool,
+    /// Durability of the write
+    #[arg(long, value_enum)]
+    pub durability: Option<DurabilityArg>,
+    /// Print what was done as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Key
+    #[arg(value_name = "KEY")]
+    pub key: OsString,
+    /// Operands, oldest first
+    #[arg(value_name = "OPERAND", required = true, allow_negative_numbers = true)]
+    pub operands: Vec<OsString>,
 }
 
 /// Arguments of `del`.

@@ -263,6 +263,14 @@ impl Space {
         }
     }
 
+    /// Adds a merge to a batch.
+    pub fn merge_in(&self, batch: &mut WriteBatch, key: &[u8], operand: &[u8]) {
+        match &self.keyspace {
+            Some(k) => batch.merge_in(k, key, operand),
+            None => batch.merge(key, operand),
+        }
+    }
+
     /// Adds a deletion to a batch.
     pub fn delete_in(&self, batch: &mut WriteBatch, key: &[u8]) {
         match &self.keyspace {

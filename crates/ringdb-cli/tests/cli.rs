@@ -28,6 +28,38 @@ fn filled(db: &Path, pairs: &[(&str, &str)]) {
 }
 
 #[test]
+fn merge_by_the_operator_of_the_keyspace() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = &dir.path().join("store");
+    on(db, "merge --db DB hits 1 --number").fails(4, &["no store", "ringdb put"]);
+    on(db, "merge --db DB hits 1 --operator sum").fails(2, &["'sum'", "add, max, append"]);
+    on(db, "merge --db DB hits one --number --operator add").fails(2, &["'one'", "whole numbers"]);
+    assert!(!db.exists());
+    on(db, "put --db DB k v").ok();
+    on(db, "merge --db DB hits 1 --number").fails(2, &["'default' has no merge operator", "--operator"]);
+    on(db, "merge --db DB --keyspace none hits 1").fails(4, &["no keyspace 'none'"]);
+    on(db, "merge --db DB --keyspace counts hits 5 --number --operator add --durability sync").ok();
+    let out = on(db, "merge --db DB --keyspace counts hits 7 -2 --number --json").ok();
+    assert!(out.json()["merged"] == 2);
+    let out = on(db, "get --db DB --keyspace counts 68697473 --hex").ok();
+    assert_eq!(out.text(), "0a00000000000000\n");
+    // Text is as it is given, and eight of it are a number, too.
+    on(db, "merge --db DB --keyspace counts hits 7").fails(2, &["--number", "8 bytes"]);
+    on(db, "merge --db DB --keyspace counts hits 7 --number --operator max").fails(2, &["'add'"]);
+    on(db, "merge --db DB --keyspace counts 0f 00 --hex --number").fails(2, &["--number"]);
+    on(db, "merge --db DB --keyspace counts hits").fails(2, &["OPERAND"]);
+    let tags = "append:, ";
+    for (given, tag) in [(Some(tags), "red"), (None, "new"), (Some(tags), "-x")] {
+        let mut args = vec!["merge", "--db", db.to_str().unwrap(), "--keyspace", "tags"];
+        args.extend(given.iter().flat_map(|name| ["--operator", name]));
+        args.extend(["--", "page", tag]);
+        ringdb(args).ok();
+    }
+    assert_eq!(on(db, "get --db DB --keyspace tags page").ok().text(), "red, new, -x\n");
+    assert!(on(db, "keyspaces --db DB").ok().text().contains("tags"));
+}
+
+#[test]
 fn put_get_del() {
     let dir = tempdir().unwrap();
     let db = &dir.path().join("db");

@@ -9,6 +9,7 @@ mod import;
 mod ingest;
 mod interrupt;
 mod load;
+mod merge;
 mod point;
 mod reading;
 mod repair;
@@ -27,6 +28,7 @@ pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
         Verb::Export(a) => export::export(&a),
         Verb::Get(a) => point::get(&a),
         Verb::Put(a) => point::put(&a),
+        Verb::Merge(a) => merge::merge(&a),
         Verb::Del(a) => point::del(&a),
         Verb::Scan(a) => scan::scan(&a),
         Verb::Count(a) => scan::count(&a),

@@ -109,7 +109,7 @@ pub fn del(args: &DelArgs) -> Result<()> {
     Ok(())
 }
 
-fn commit(space: Space, batch: WriteBatch, durability: Option<DurabilityArg>) -> Result<()> {
+pub(super) fn commit(space: Space, batch: WriteBatch, durability: Option<DurabilityArg>) -> Result<()> {
     let mut options = WriteOptions::default();
     if let Some(d) = durability {
         options = options.durability(d.into());
