@@ -12,8 +12,8 @@ use std::time::Duration;
 use engineswap::sim::{Disk, Plan};
 use ringdb::fuzzing::Input;
 use ringdb::{
-    Compression, Db, Durability, Env, Join, Keyspace, KeyspaceOptions, Options, Result, SystemEnv,
-    WriteBatch, WriteOptions,
+    CompactionFilter, Compression, Db, Durability, Env, FilterContext, FilterDecision, Join, Keyspace,
+    KeyspaceOptions, Options, Result, SystemEnv, WriteBatch, WriteOptions,
 };
 
 /// Keyspace (0: the default one) and key to value.
@@ -67,6 +67,28 @@ impl Env for Clock {
     }
     fn wall_clock(&self) -> Duration {
         Duration::from_millis(self.millis())
+    }
+}
+
+/// Whether compactions remove a value of the default keyspace, at no certain time: all reads here pass it over.
+fn doomed(keyspace: u8, value: &[u8]) -> bool {
+    keyspace == 0 && value.first().is_some_and(|b| b % 4 == 1)
+}
+
+/// What a read has shown, but for what is doomed.
+fn shown(keyspace: u8, value: Option<ringdb::Value>) -> Option<Vec<u8>> {
+    value.map(|v| v.into_vec()).filter(|v| !doomed(keyspace, v))
+}
+
+/// Removes what is doomed in the keyspace that has it.
+struct Doomed;
+
+impl CompactionFilter for Doomed {
+    fn name(&self) -> &str {
+        "doomed"
+    }
+    fn filter(&self, _: &FilterContext, _: &[u8], value: &[u8]) -> FilterDecision {
+        if doomed(0, value) { FilterDecision::Remove } else { FilterDecision::Keep }
     }
 }
 
@@ -163,9 +185,10 @@ fn add(to: &mut Vec<State>, more: &[State]) {
     }
 }
 
-/// What is there at this time.
+/// What is there at this time, but for what is doomed.
 fn visible(state: &State, now: u64) -> Map {
-    state.iter().filter_map(|(k, held)| Some((k.clone(), held.at(now)?))).collect()
+    let there = state.iter().filter_map(|(k, held)| Some((k.clone(), held.at(now)?)));
+    there.filter(|((keyspace, _), v)| !doomed(*keyspace, v)).collect()
 }
 
 fn after(states: &[State], items: &[Item], now: u64) -> Vec<State> {
@@ -215,7 +238,8 @@ impl Run {
             .with_background_threads(1)
             .with_durability(if how & 1 == 0 { Durability::Process } else { Durability::Sync })
             .with_compression(if how & 2 == 0 { Compression::None } else { Compression::Lz4 })
-            .with_block_bytes(if how & 4 == 0 { 4096 } else { 16384 });
+            .with_block_bytes(if how & 4 == 0 { 4096 } else { 16384 })
+            .register_compaction_filter(Doomed);
         let empty = vec![Rc::new(BTreeMap::new())];
         Run {
             disk: Disk::new(seed.into()),
@@ -237,8 +261,9 @@ impl Run {
 
     fn try_open(&self) -> Result<(Db, Keyspace)> {
         let db = Db::open_with_env(DIR, self.options.clone(), self.disk.io(), self.clock.clone())?;
-        let keyspace =
-            db.keyspace_with("other", &KeyspaceOptions::default().with_merge_operator("append"))?;
+        let filter = |name: &str| KeyspaceOptions::default().with_compaction_filter(name);
+        db.keyspace("default")?.alter(&filter("doomed"))?;
+        let keyspace = db.keyspace_with("other", &filter("").with_merge_operator("append"))?;
         Ok((db, keyspace))
     }
 
@@ -249,7 +274,9 @@ impl Run {
         for (i, iter) in [(0, db.iter()), (1, other.iter())] {
             for pair in iter {
                 let (k, v) = pair?;
-                map.insert((i, k.into_vec()), v.into_vec());
+                if !doomed(i, &v) {
+                    map.insert((i, k.into_vec()), v.into_vec());
+                }
             }
         }
         Ok(map)
@@ -472,13 +499,13 @@ impl Run {
                 let key = Run::key(input);
                 let (db, other) = self.db();
                 let got = if key.0 == 0 { db.get(&key.1) } else { other.get(&key.1) };
-                self.observe(got.map(|v| v.map(|v| v.into_vec())), |m, v| m.get(&key) == v.as_ref());
+                self.observe(got.map(|v| shown(key.0, v)), |m, v| m.get(&key) == v.as_ref());
             }
             10 => {
                 let n = 1 + input.u8() % 12;
                 let keys: Vec<Vec<u8>> = (0..n).map(|_| Run::key(input).1).collect();
                 let got = self.db().0.multi_get(&keys);
-                let got = got.map(|all| all.into_iter().map(|v| v.map(|v| v.into_vec())).collect::<Vec<_>>());
+                let got = got.map(|all| all.into_iter().map(|v| shown(0, v)).collect::<Vec<_>>());
                 self.observe(got, |m, got| {
                     keys.iter().zip(got).all(|(k, v)| m.get(&(0, k.clone())) == v.as_ref())
                 });
@@ -493,7 +520,8 @@ impl Run {
                     if reverse {
                         all.reverse();
                     }
-                    all.into_iter().map(|(k, v)| (k.into_vec(), v.into_vec())).collect::<Vec<_>>()
+                    let pairs = all.into_iter().map(|(k, v)| (k.into_vec(), v.into_vec()));
+                    pairs.filter(|(_, v)| !doomed(from.0, v)).collect::<Vec<_>>()
                 });
                 self.observe(got, |m, got| {
                     let want = m.range(from.clone()..).take_while(|((k, _), _)| *k == from.0);
