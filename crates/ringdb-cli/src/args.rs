@@ -11,6 +11,7 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::engine::{Engine, Settings};
 use crate::fileperf::args::FilePerfArgs;
+use crate::lab::LabArgs;
 use crate::out::parse_bytes;
 use crate::store::{DurabilityArg, RangeArgs, StoreArgs};
 use crate::top::TopArgs;
@@ -103,6 +104,8 @@ pub enum Verb {
     Fileperf(Box<FilePerfArgs>),
     /// Say what works here, measure it for some seconds, recommend an engine and settings
     Doctor(DoctorArgs),
+    /// Measure: repeat the published studies of I/O interfaces, side by side with their figures
+    Lab(LabArgs),
     /// Index this machine's files and show what overlapping reads give on each I/O engine
     Demo(DemoArgs),
     /// Print a completion script
@@ -594,7 +597,7 @@ mod tests {
     fn every_verb_on_a_store_takes_the_store_and_the_engine() {
         for c in Cli::command().get_subcommands() {
             let has = |name: &str| c.get_arguments().any(|a| a.get_long() == Some(name));
-            if !["completions", "man", "help"].contains(&c.get_name()) {
+            if !["completions", "man", "help", "lab"].contains(&c.get_name()) {
                 // It asks who has the store open, and opens none.
                 if c.get_name() == "top" {
                     assert!(has("json") && has("db"));

@@ -68,7 +68,7 @@ pub const ORDERS: &[Order] = &[
             "store",
             "bench",
             "fileperf demo",
-            "doctor top",
+            "doctor lab top",
             "args",
             "formats",
             "verbs",

@@ -51,6 +51,7 @@ pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
             a.settle()?;
             crate::fileperf::fileperf(&a)
         }
+        Verb::Lab(a) => crate::lab::lab(&a),
         Verb::Doctor(a) => crate::doctor::doctor(&a),
         Verb::Demo(mut a) => {
             a.settle(|option| given.contains(&option))?;
