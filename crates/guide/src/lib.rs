@@ -16,6 +16,7 @@ chapters! {
     Tuning "tuning.md"
     Engines "engines.md"
     Operations "operations.md"
+    Insight "insight.md"
     Transactions "transactions.md"
     Async "async.md"
     Keyspaces "keyspaces.md"

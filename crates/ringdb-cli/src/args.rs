@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -63,6 +64,11 @@ pub enum Verb {
     Count(CountArgs),
     /// Print counters and sizes
     Stats(PlainArgs),
+    /// Print what a store counts, for Prometheus; or serve it by HTTP
+    ///
+    /// Of a store that another process has open, by its socket. Counters start when a store is opened, so that of one
+    /// that nobody has open only sizes say something.
+    Metrics(MetricsArgs),
     /// Watch a store that another process has open: rates, latencies, levels, compactions, stalls, memory
     ///
     /// It asks that process by the socket in the store's directory, every second. q quits.
@@ -421,6 +427,21 @@ pub struct PlainArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `metrics`.
+#[derive(Args, Debug)]
+pub struct MetricsArgs {
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// In OpenMetrics instead of Prometheus's text format
+    #[arg(long)]
+    pub open_metrics: bool,
+    /// Serve them at http://ADDRESS:PORT/metrics until a signal ends it: of whichever process has the store open then.
+    /// Only on addresses of this machine, as 127.0.0.1:9464 or [::1]:9464; port 0 takes a free one. In the format that
+    /// who asks accepts
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["open_metrics", "io", "options", "cache_bytes", "direct_reads"])]
+    pub listen: Option<SocketAddr>,
 }
 
 /// Arguments of `salvage`.

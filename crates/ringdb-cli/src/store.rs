@@ -210,7 +210,8 @@ pub fn for_another(path: &Path) -> Result<Vec<u8>> {
     Ok(crate::error::at(path, std::path::absolute(path))?.into_os_string().into_vec())
 }
 
-fn must_exist(dir: &Path) -> Result<()> {
+/// Says so if there is no such directory.
+pub fn must_exist(dir: &Path) -> Result<()> {
     match std::fs::metadata(dir) {
         Ok(m) if m.is_dir() => Ok(()),
         Ok(_) => failed(format!("{} is a file; --db takes the directory of a store", dir.display())),

@@ -42,6 +42,11 @@ fn operations() {
 }
 
 #[test]
+fn insight() {
+    assert!(run("insight.md").contains("# TYPE ringdb_operation_seconds histogram"));
+}
+
+#[test]
 fn keyspaces() {
     assert!(run("keyspaces.md").contains("apple"));
 }

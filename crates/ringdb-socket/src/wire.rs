@@ -29,6 +29,11 @@ pub enum Request {
     Stats,
     /// What `ringdb top` shows: the statistics, and the counters of the I/O engine.
     Look,
+    /// `Db::metrics`: its `text`, and the media `type` of that.
+    Metrics {
+        /// In OpenMetrics; else in the text format of Prometheus.
+        open_metrics: bool,
+    },
     /// `Db::flush`.
     Flush,
     /// Flush, then `Keyspace::compact_range`: table bytes before and after, bytes read and written.
@@ -201,6 +206,7 @@ mod tests {
         prop_oneof![
             Just(Request::Stats),
             Just(Request::Look),
+            any::<bool>().prop_map(|open_metrics| Request::Metrics { open_metrics }),
             Just(Request::Flush),
             (any::<Option<String>>(), proptest::option::of(bytes()), proptest::option::of(bytes()))
                 .prop_map(|(keyspace, from, to)| Request::Compact { keyspace, from, to }),

@@ -86,6 +86,7 @@ mod fuzz_input;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod insight;
 mod key;
 mod log;
 mod manifest;
@@ -117,8 +118,9 @@ pub use bounds::KeyRange;
 pub use compaction_filter::{CompactionFilter, FilterContext, FilterDecision};
 pub use db::{
     BackupOptions, BackupReport, Backups, Cursor, Db, ExportReport, Exported, ExtractIf, FileFormat,
-    FormatReport, Generation, GetFuture, Ingester, Iter, Keys, Keyspace, MultiGetFuture, MultiGetStream,
-    RangeStream, Reads, RestoreReport, Snapshot, Transaction, TransactionRange, WriteBatch, WriteFuture,
+    FormatReport, Generation, GetFuture, Ingester, Iter, Keys, Keyspace, Metrics, MultiGetFuture,
+    MultiGetStream, RangeStream, Reads, RestoreReport, Snapshot, Transaction, TransactionRange, WriteBatch,
+    WriteFuture,
 };
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};
@@ -129,8 +131,8 @@ pub use options::{Compression, Durability, KeyspaceOptions, Options, ReadOptions
 pub use purpose::NAMES as IO_PURPOSES;
 pub use salvage::{SalvageLoss, SalvageOptions, SalvageReport, salvage};
 pub use stats::{
-    DamagedTable, KeyspaceSettings, LevelStats, Progress, RunningCompaction, Stats, TableInfo, VerifyOptions,
-    VerifyProblem, VerifyReport,
+    DamagedTable, KeyspaceSettings, LevelStats, OperationLatency, Progress, RunningCompaction, Stats,
+    TableInfo, VerifyOptions, VerifyProblem, VerifyReport,
 };
 pub use value::Value;
 

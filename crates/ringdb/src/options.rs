@@ -123,6 +123,10 @@ pub struct Options {
     /// Serve the store, while it is open for writing, by a Unix socket in its directory, so that the `ringdb` command
     /// works on it from outside; see `ringdb::socket`. Default true; false in a build without the feature `socket`.
     pub socket: bool,
+    /// Of the blocking calls that memory may answer alone (gets, seeks, writes that do not wait for the device), one in
+    /// so many is timed, for [`crate::Stats::latencies`]; 1: each, 0: none. What waits for the device is always timed.
+    /// Default 64. With an [`crate::Env`] of the program's own no calls are timed.
+    pub time_one_in: u32,
     /// The fields that were set, whatever to: bit by [`Field`].
     given: u32,
     /// Merge operators besides those that are built in.
@@ -151,6 +155,7 @@ impl Default for Options {
             create_if_missing: true,
             recover_damaged_log: false,
             socket: cfg!(feature = "socket"),
+            time_one_in: 64,
             given: 0,
             operators: Registry::default(),
             filters: FilterRegistry::default(),
@@ -250,6 +255,8 @@ fields! {
     with_recover_damaged_log recover_damaged_log: bool,
     /// Sets whether the store is served by a socket in its directory.
     with_socket socket: bool,
+    /// Sets of how many calls that memory may answer one is timed (0: none).
+    with_time_one_in time_one_in: u32,
 }
 
 impl Options {

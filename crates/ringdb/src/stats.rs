@@ -130,6 +130,33 @@ pub struct Stats {
     pub background_errors: u64,
     /// Why the store has stopped writing; `None` when it has not.
     pub stopped: Option<String>,
+    /// How long operations took, one entry for each kind that was timed: `get`, `multi_get`, `write` (one that does
+    /// not wait for the device), `sync_write` (one that does), `seek` (of iterators and cursors; further steps are not
+    /// timed), `flush`, `compaction` (one that read tables), `stall` (the wait of a delayed write). Blocking calls
+    /// only. Of the first five but `sync_write`, one in [`crate::Options::time_one_in`] is timed.
+    pub latencies: Vec<OperationLatency>,
+}
+
+/// How long one kind of operation took, since the store was opened. Percentiles are right to 3 %, upwards.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OperationLatency {
+    /// Which: see [`Stats::latencies`].
+    pub operation: &'static str,
+    /// How many. Where one in so many is timed, it counts for as many: so this is an estimate.
+    pub count: u64,
+    /// Nanoseconds, in sum; likewise.
+    pub total_ns: u64,
+    /// Nanoseconds that half of them did not exceed.
+    pub p50_ns: u64,
+    /// That 90 % did not.
+    pub p90_ns: u64,
+    /// That 99 % did not.
+    pub p99_ns: u64,
+    /// That 99.9 % did not.
+    pub p999_ns: u64,
+    /// That none did, of those that were timed.
+    pub max_ns: u64,
 }
 
 /// The settings in force for the tables of a keyspace.

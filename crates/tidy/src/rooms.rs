@@ -47,6 +47,7 @@ pub const ORDERS: &[Order] = &[
             "store_dir operator expiry compaction_filter",
             "options",
             "stats",
+            "insight",
             "cursor cache files",
             "ranges",
             "memtable merge table",

@@ -10,6 +10,7 @@ mod ingest;
 mod interrupt;
 mod load;
 mod merge;
+mod metrics;
 mod point;
 mod reading;
 mod repair;
@@ -33,6 +34,7 @@ pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
         Verb::Scan(a) => scan::scan(&a),
         Verb::Count(a) => scan::count(&a),
         Verb::Stats(a) => stats::stats(&a),
+        Verb::Metrics(a) => metrics::metrics(&a),
         Verb::Top(a) => crate::top::top(&a),
         Verb::Verify(a) => repair::verify(&a),
         Verb::Salvage(a) => repair::salvage(&a).map_err(no_new_store),

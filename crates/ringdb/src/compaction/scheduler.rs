@@ -24,6 +24,7 @@ use super::watch::Watch;
 use super::{CompactionEnv, Levels};
 use crate::compaction_filter::registry::{FilterMap, Filters};
 use crate::env::Join;
+use crate::insight::{Latencies, Operation};
 use crate::key::Seq;
 use crate::settings::{SettingsMap, TableSettings};
 use crate::stats::RunningCompaction;
@@ -183,6 +184,7 @@ pub(crate) struct Scheduler {
     immutables: AtomicU64,
     pacer: Mutex<Pacer>,
     pub counters: Counters,
+    latencies: Arc<Latencies>,
 }
 
 enum Job<T: CompactionEnv> {
@@ -193,7 +195,7 @@ enum Job<T: CompactionEnv> {
 
 impl Scheduler {
     /// Without threads yet.
-    pub fn new(env: Arc<dyn Env>, settings: Settings) -> Arc<Scheduler> {
+    pub fn new(env: Arc<dyn Env>, settings: Settings, latencies: Arc<Latencies>) -> Arc<Scheduler> {
         Arc::new(Scheduler {
             pacer: Mutex::new(Pacer::new(settings.limits)),
             env,
@@ -205,6 +207,7 @@ impl Scheduler {
             slowing: AtomicBool::new(false),
             immutables: AtomicU64::new(0),
             counters: Counters::default(),
+            latencies,
         })
     }
 
@@ -276,6 +279,7 @@ impl Scheduler {
         if !waited.is_zero() && (!delay.is_zero() || waited > Duration::from_millis(1)) {
             self.counters.write_delays.fetch_add(1, Relaxed);
             self.counters.write_delay_us.fetch_add(waited.as_micros() as u64, Relaxed);
+            self.latencies.record(Operation::Stall, waited, 1);
         }
         r
     }
@@ -428,7 +432,9 @@ impl Scheduler {
                 if let Ok(Some(work)) = &result {
                     self.counters.flushes.fetch_add(1, Relaxed);
                     self.counters.flush_written_bytes.fetch_add(work.written_bytes, Relaxed);
-                    lock(&self.pacer).flushed(work.read_bytes, self.env.now().saturating_sub(start));
+                    let took = self.env.now().saturating_sub(start);
+                    self.latencies.record(Operation::Flush, took, 1);
+                    lock(&self.pacer).flushed(work.read_bytes, took);
                 }
                 let mut state = lock(&self.work);
                 (state.flushing, state.flushed) = (false, self.env.now());
@@ -527,8 +533,9 @@ impl Scheduler {
                     let start = self.env.now();
                     let result = run(store, &pick, &levels, self.settings.table_bytes, &**self, &watch);
                     if let Ok(work) = &result {
-                        self.count(work, pick.reason());
-                        lock(&self.pacer).compacted(work.level0_bytes, self.env.now().saturating_sub(start));
+                        let took = self.env.now().saturating_sub(start);
+                        self.count(work, pick.reason(), took);
+                        lock(&self.pacer).compacted(work.level0_bytes, took);
                     }
                     let mut state = lock(&self.work);
                     state.busy.remove(&pick);
@@ -553,12 +560,13 @@ impl Scheduler {
         (state.running.iter().map(|w| w.tell(now)).collect(), state.flushing)
     }
 
-    fn count(&self, work: &JobStats, reason: Reason) {
+    fn count(&self, work: &JobStats, reason: Reason, took: Duration) {
         let c = &self.counters;
         c.by_reason[reason as usize].fetch_add(1, Relaxed);
         c.trivial_moves.fetch_add(work.moved, Relaxed);
         if work.read_bytes > 0 {
             c.compactions.fetch_add(1, Relaxed);
+            self.latencies.record(Operation::Compaction, took, 1);
             c.compaction_read_bytes.fetch_add(work.read_bytes, Relaxed);
             c.compaction_written_bytes.fetch_add(work.written_bytes, Relaxed);
         }

@@ -22,6 +22,7 @@ use super::view::Views;
 use super::write::WriteSide;
 use crate::cache::Cache;
 use crate::expiry::{self, Clock};
+use crate::insight::Latencies;
 use crate::key::Kind;
 use crate::sync::Mutex;
 use crate::{Env, Error, Options, Result, WriteOptions};
@@ -52,6 +53,7 @@ pub(crate) struct Core {
     pub(super) recovered_damage: Mutex<Option<String>>,
     pub(super) served: Served,
     pub(super) locks: Locks,
+    pub(super) latencies: Arc<Latencies>,
 }
 
 impl Core {

@@ -5,6 +5,7 @@
 
 use super::lookup::{Lookup, Parked, Step};
 use super::view::Views;
+use crate::insight::Operation;
 use crate::key::{Prefix, Seq};
 use crate::{ReadOptions, Result, Value};
 
@@ -51,17 +52,36 @@ impl Views {
         options: &ReadOptions,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        let (view, seq) = self.as_of(snapshot);
-        let mut made = None;
-        Lookup::new(&view, prefix, key, seq).run_with(&view, options.fill_cache, |value| {
-            made = Some(f(value));
-            Value::default()
-        })?;
-        Ok(made)
+        self.latencies().sample(Operation::Get, || {
+            let (view, seq) = self.as_of(snapshot);
+            let mut made = None;
+            Lookup::new(&view, prefix, key, seq).run_with(&view, options.fill_cache, |value| {
+                made = Some(f(value));
+                Value::default()
+            })?;
+            Ok(made)
+        })
     }
 
     /// The newest version of a key as of a snapshot (`None`: as of now).
     pub fn get(
+        &self,
+        prefix: &Prefix,
+        key: &[u8],
+        snapshot: Option<Seq>,
+        options: &ReadOptions,
+    ) -> Result<Option<Value>> {
+        match self.latencies().is_due() {
+            false => self.get_untimed(prefix, key, snapshot, options),
+            true => {
+                self.latencies().sampled(Operation::Get, || self.get_untimed(prefix, key, snapshot, options))
+            }
+        }
+    }
+
+    // Within its only caller that is not cold.
+    #[inline(always)]
+    fn get_untimed(
         &self,
         prefix: &Prefix,
         key: &[u8],

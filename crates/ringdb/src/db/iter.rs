@@ -17,6 +17,7 @@ use crate::bounds::Bounds;
 use crate::coding::same_bytes;
 use crate::cursor::{Cursor, ReverseCursor, key_head};
 use crate::expiry::Moment;
+use crate::insight::{Latencies, Seeks};
 use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
 use crate::operator::operands::Operands;
@@ -72,6 +73,7 @@ struct Merged {
     front_key: Vec<u8>,
     /// The key that the back end has come to; empty before.
     back_key: Vec<u8>,
+    seeks: Seeks,
 }
 
 /// What the front has come to.
@@ -112,7 +114,7 @@ impl Views {
     ) -> Iter {
         let (view, seq) = self.as_of(snapshot);
         let (lower, upper) = internal_bounds(prefix, range);
-        Iter::over(view, lower, upper, seq, prefix.len(), options)
+        Iter::over(view, lower, upper, seq, prefix.len(), options).timed(self.latencies())
     }
 }
 
@@ -144,8 +146,17 @@ impl Iter {
             back: None,
             front_key: Vec::with_capacity(64),
             back_key: Vec::new(),
+            seeks: Seeks::default(),
         };
         Iter { state: State::Open(Box::new(merged)) }
+    }
+
+    /// The same, timed.
+    fn timed(mut self, latencies: &Arc<Latencies>) -> Iter {
+        if let State::Open(merged) = &mut self.state {
+            merged.seeks = Seeks::new(latencies);
+        }
+        self
     }
 
     /// Yields `error` and ends.
@@ -228,7 +239,15 @@ impl std::fmt::Debug for Iter {
 }
 
 impl Merged {
-    /// All sources, positioned at the first version within the bounds, or the last.
+    /// All sources, positioned at the first version within the bounds, or the last: timed if it is the one in so many.
+    fn timed_merge(&self, forward: bool) -> Result<MergeCursor<Source>> {
+        let began = self.seeks.begin();
+        let merge = self.merge(forward);
+        self.seeks.end(began);
+        merge
+    }
+
+    /// The same.
     fn merge(&self, forward: bool) -> Result<MergeCursor<Source>> {
         let place = match (&self.bounds.lower, &self.bounds.upper) {
             (lower, _) if forward => SeekTo::AtOrAfter(lower),
@@ -249,7 +268,7 @@ impl Merged {
     #[inline]
     fn next(&mut self) -> Result<Option<(Value, Value)>> {
         if self.front.is_none() {
-            self.front = Some(Front::new(self.merge(true)?));
+            self.front = Some(Front::new(self.timed_merge(true)?));
         }
         match self.forward(|_, _| true)? {
             Forward::Pair(key, value) => Ok(Some((key, value))),
@@ -337,7 +356,7 @@ impl Merged {
 
     fn next_back(&mut self) -> Result<Option<(Value, Value)>> {
         if self.back.is_none() {
-            let merge = self.merge(false)?;
+            let merge = self.timed_merge(false)?;
             self.back = Some(Back { merge, newest: None, operands: None, key: Vec::new() });
         }
         let Some(Back { merge, newest, operands, key }) = &mut self.back else { return Ok(None) };

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::lookup::{Lookup, Probes, Step};
 use super::view::{View, Views};
+use crate::insight::Operation;
 use crate::key::{Prefix, Seq};
 use crate::purpose;
 use crate::table::fetch::{Block, read_together};
@@ -51,6 +52,16 @@ impl<K: AsRef<[u8]>> Asked for OfOne<'_, K> {
 impl Views {
     /// The newest versions of keys as of a snapshot (`None`: as of now), in the order of the keys.
     pub(super) fn multi_get(
+        &self,
+        keys: &impl Asked,
+        snapshot: Option<Seq>,
+        options: &ReadOptions,
+    ) -> Result<Vec<Option<Value>>> {
+        self.latencies().sample(Operation::MultiGet, || self.multi_get_untimed(keys, snapshot, options))
+    }
+
+    #[inline]
+    fn multi_get_untimed(
         &self,
         keys: &impl Asked,
         snapshot: Option<Seq>,

@@ -35,6 +35,7 @@ use crate::cache::Cache;
 use crate::compaction::scheduler::{Scheduler, Settings};
 use crate::expiry::Clock;
 use crate::files::{DAMAGED, FileKind, ORPHAN};
+use crate::insight::Latencies;
 use crate::key::Seq;
 use crate::log::{Log, LogOptions, LogWriter, Lost, Medium, NextNumber};
 use crate::manifest::{ManifestFile, ManifestState};
@@ -286,7 +287,7 @@ fn write_side(
         log: files.log.clone(),
         tree: tree.clone(),
         views: views.clone(),
-        scheduler: Scheduler::new(core.env.clone(), Settings::new(&core.options)),
+        scheduler: Scheduler::new(core.env.clone(), Settings::new(&core.options), core.latencies.clone()),
         log_keeper: Arc::default(),
         cache: core.cache.clone(),
         memtable_limit,
@@ -336,7 +337,8 @@ impl Core {
         tree.operators = Arc::clone(keyspaces.operators());
         tree.clock = Clock::of(&env);
         let make = if follower.is_some() { Views::of_reader } else { Views::new };
-        let views = Arc::new(make(cache.collector(), tree.view(), last_seq));
+        let latencies = Arc::new(Latencies::new(&env, options.time_one_in));
+        let views = Arc::new(make(cache.collector(), tree.view(), last_seq).timed(&latencies));
         let tree = LsmTree::new(tree, views.clone(), options.memtable_limit(), &cache);
         Core {
             quarantine: Quarantine::new(tree.clone(), env.clone()),
@@ -357,6 +359,7 @@ impl Core {
             recovered_damage: Mutex::new(damage.map(describe)),
             served: Served::default(),
             locks: Locks::default(),
+            latencies,
         }
     }
 

@@ -11,6 +11,7 @@ use crate::bounds::Bounds;
 use crate::coding::same_bytes;
 use crate::cursor::{Cursor as _, ReverseCursor as _};
 use crate::expiry::{self, Moment};
+use crate::insight::Seeks;
 use crate::key::{Kind, Prefix, Seq};
 use crate::merge::MergeCursor;
 use crate::operator::operands::Operands;
@@ -63,6 +64,7 @@ struct Open {
     value: Vec<u8>,
     /// Where to seek.
     target: Vec<u8>,
+    seeks: Seeks,
 }
 
 /// Where it stands.
@@ -98,6 +100,7 @@ impl Views {
                 key: Vec::with_capacity(64),
                 value: Vec::new(),
                 target: Vec::with_capacity(64),
+                seeks: Seeks::new(self.latencies()),
             })),
         }
     }
@@ -118,13 +121,23 @@ impl Cursor {
         moved
     }
 
+    /// The same, timed as a seek if it is the one in so many.
+    fn go_far(&mut self, f: impl FnOnce(&mut Open) -> Result<bool>) -> Result<bool> {
+        self.go(|c| {
+            let began = c.seeks.begin();
+            let moved = f(c);
+            c.seeks.end(began);
+            moved
+        })
+    }
+
     /// To the first pair whose key is at or after `key`; false if there is none.
     ///
     /// # Errors
     /// This and all other moves: what reading fails with (an I/O error, damage), and [`Error::Closed`] or
     /// [`Error::KeyspaceDropped`] if the cursor was made too late.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.go(|c| {
+        self.go_far(|c| {
             c.aim(key.as_ref());
             c.seek_forward()
         })
@@ -135,7 +148,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.go(|c| {
+        self.go_far(|c| {
             c.aim(key.as_ref());
             // The first key behind it.
             c.target.push(0);
@@ -148,7 +161,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn first(&mut self) -> Result<bool> {
-        self.go(|c| {
+        self.go_far(|c| {
             c.aim(b"");
             c.seek_forward()
         })
@@ -159,7 +172,7 @@ impl Cursor {
     /// # Errors
     /// As [`Cursor::seek`].
     pub fn last(&mut self) -> Result<bool> {
-        self.go(|c| {
+        self.go_far(|c| {
             c.target.clear();
             match &c.bounds.upper {
                 Some(upper) => c.target.extend_from_slice(upper),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use serde_json::{Value, json};
 
+use super::Metrics;
 use super::core::Core;
 use crate::socket::{Failure, Request, Server, Service};
 use crate::{BackupOptions, Error, Progress, Result};
@@ -61,6 +62,7 @@ impl Weakly {
         Ok(match request {
             Request::Stats => value(core.stats())?,
             Request::Look => look(&core)?,
+            Request::Metrics { open_metrics } => metrics(&core, open_metrics),
             Request::Flush => core.flush().map(|()| json!({}))?,
             Request::Compact { keyspace, from, to } => compact(&core, keyspace, from, to)?,
             Request::Checkpoint { to } => core.checkpoint(&absolute(to)?).map(|()| json!({}))?,
@@ -98,6 +100,14 @@ fn look(core: &Core) -> Result<Value> {
         "process": std::process::id(), "directory": core.dir.to_string_lossy(), "open_us": us(io.elapsed()),
         "stats": value(core.stats())?, "io": ops,
     }))
+}
+
+fn metrics(core: &Core, open_metrics: bool) -> Value {
+    let metrics = core.metrics();
+    match open_metrics {
+        true => json!({"type": Metrics::OPEN_METRICS_TYPE, "text": metrics.open_metrics()}),
+        false => json!({"type": Metrics::PROMETHEUS_TYPE, "text": metrics.prometheus()}),
+    }
 }
 
 /// A relative path would be one of this process, which the other side does not mean.

@@ -91,6 +91,7 @@ impl Core {
                 s.levels.push(l);
             }
         }
+        s.latencies = self.latencies.tell();
         s.stopped = self.health.latch().reason().map(str::to_string);
         s
     }

@@ -15,6 +15,7 @@ use latchfree::epoch::{Collector, Guard, Published};
 use super::snapshots::Snapshots;
 use super::table_map::TableMap;
 use crate::expiry::Clock;
+use crate::insight::Latencies;
 use crate::key::Seq;
 use crate::manifest::Version;
 use crate::memtable::Memtable;
@@ -142,6 +143,8 @@ pub(crate) struct Views {
     keeps: AtomicBool,
     /// Others write to the store: every snapshot keeps its view.
     of_reader: bool,
+    /// How long reads take.
+    latencies: Arc<Latencies>,
 }
 
 impl Views {
@@ -154,7 +157,19 @@ impl Views {
             kept: Mutex::default(),
             keeps: AtomicBool::new(false),
             of_reader: false,
+            latencies: Latencies::off(),
         }
+    }
+
+    /// The same, whose reads are timed.
+    pub fn timed(self, latencies: &Arc<Latencies>) -> Views {
+        Views { latencies: Arc::clone(latencies), ..self }
+    }
+
+    /// How long reads take.
+    #[inline]
+    pub fn latencies(&self) -> &Arc<Latencies> {
+        &self.latencies
     }
 
     /// The same, of a store that others write to.

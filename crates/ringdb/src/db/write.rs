@@ -14,6 +14,7 @@ use super::view::Views;
 use crate::cache::Cache;
 use crate::commit::{CommitEnv, CommitQueue, GROUP_BYTES, Single, Write, with_single};
 use crate::compaction::scheduler::{On, Scheduler};
+use crate::insight::{Latencies, Operation};
 use crate::key::{self, KeyBuf, Kind, Seq, check_limits};
 use crate::log::payload::{Op, decode};
 use crate::log::{Log, LogPos, LogWriter, Medium, Reserved, Turn};
@@ -34,6 +35,7 @@ pub(crate) struct WriteSide {
     pub versions: Arc<VersionSet>,
     pub scheduler: Arc<Scheduler>,
     pub compaction: Arc<StoreCompactionEnv>,
+    latencies: Arc<Latencies>,
     /// Held as long as the store is open.
     lock: Mutex<Option<StoreLock>>,
 }
@@ -48,6 +50,7 @@ impl WriteSide {
     ) -> Arc<WriteSide> {
         let most_leaders = crate::options::cores().clamp(*IN_FLIGHT.start(), *IN_FLIGHT.end());
         Arc::new(WriteSide {
+            latencies: env.views.latencies().clone(),
             log: env.log.clone(),
             log_keeper: env.log_keeper.clone(),
             versions: compaction.versions.clone(),
@@ -130,6 +133,22 @@ impl WriteSide {
 
     #[inline]
     fn commit(&self, write: &Write<'_>, durability: Durability) -> Result<()> {
+        let waits = match durability {
+            Durability::None => false,
+            Durability::Process => self.log.medium() == Medium::Direct,
+            Durability::Sync => true,
+        };
+        if waits {
+            return self.latencies.always(Operation::SyncWrite, || self.commit_untimed(write, durability));
+        }
+        if self.latencies.is_due() {
+            return self.latencies.sampled(Operation::Write, || self.commit_untimed(write, durability));
+        }
+        self.commit_untimed(write, durability)
+    }
+
+    #[inline(always)]
+    fn commit_untimed(&self, write: &Write<'_>, durability: Durability) -> Result<()> {
         // Before any lock is taken: a writer that is slowed holds up nobody else.
         self.scheduler.admit(write.bytes())?;
         self.commits.commit(write, durability)

@@ -127,6 +127,7 @@ file! {
     create_if_missing with_create_if_missing bool, same;
     recover_damaged_log with_recover_damaged_log bool, same;
     socket with_socket bool, same;
+    time_one_in with_time_one_in u32, same;
 }
 
 #[cfg(feature = "toml")]

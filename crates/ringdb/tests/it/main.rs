@@ -30,6 +30,7 @@ mod export;
 mod filter;
 mod frozen;
 mod ingest;
+mod insight;
 mod linearizability;
 mod locks;
 mod looks;
