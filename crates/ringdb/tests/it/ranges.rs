@@ -228,7 +228,8 @@ fn the_head_of_a_queue_behind_many_deletions_is_found_at_once() {
     // The active memtable has no long row of tombstones, wherever the rest is.
     db.wait_idle().unwrap();
     let s = db.stats();
-    assert!(s.flushes >= 3, "{} flushes", s.flushes);
+    // Without the rule there is none; a flush that comes late takes several memtables at once.
+    assert!(s.flushes >= 1, "no flush");
     assert!(s.memtable_bytes < (33 << 10) * 120, "{} bytes are in memtables", s.memtable_bytes);
     assert!(s.table_entries < 40_000, "{} entries are in tables", s.table_entries);
     db.flush().unwrap();
