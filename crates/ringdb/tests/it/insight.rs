@@ -187,3 +187,34 @@ fn open_metrics_say_the_same() {
         assert!(!name.ends_with("_total") && other.contains(&format!("\n{name}_total{{")), "{line}");
     }
 }
+
+/// Every metric that the dashboard asks for is there, and so is every label that it groups by.
+#[test]
+fn the_dashboard_asks_for_what_there_is() {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../extras/grafana/ringdb.json");
+    let dashboard: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let dir = tempdir().unwrap();
+    let db = Db::open(dir.path(), options()).unwrap();
+    work(&db);
+    let metrics = db.metrics().prometheus();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|p| p["targets"].as_array().unwrap());
+    let mut asked: Vec<&str> = targets.map(|t| t["expr"].as_str().unwrap()).collect();
+    asked.extend(
+        dashboard["templating"]["list"].as_array().unwrap().iter().filter_map(|v| v["query"].as_str()),
+    );
+    let mut seen = 0;
+    for query in asked {
+        let words = || query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for name in words().filter(|w| w.starts_with("ringdb_")) {
+            let sample = metrics.lines().find(|l| l.starts_with(&format!("{name}{{")));
+            let sample = sample.unwrap_or_else(|| panic!("there is no {name}: {query}"));
+            let by = query.split(" by (").skip(1).flat_map(|b| b.split(')').next().unwrap().split(", "));
+            for label in by {
+                assert!(sample.contains(&format!(",{label}=\"")), "no {label} in {sample}: {query}");
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen}");
+}
