@@ -17,6 +17,7 @@ fn names(e: &Error) -> (&'static str, &'static str) {
         Error::Closed => "ClosedError",
         Error::TimedOut => "TimeoutError",
         Error::Conflict { .. } => "ConflictError",
+        Error::KeyLocked { .. } => "KeyLockedError",
         _ => "Error",
     };
     let kind = match e.kind() {

@@ -1,7 +1,7 @@
 //! [`Loose`]: a handle of the store that is given back without the interpreter's lock.
 
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use pyo3::Python;
 
@@ -27,6 +27,12 @@ impl<T: Send> Deref for Loose<T> {
 
     fn deref(&self) -> &T {
         &self.0
+    }
+}
+
+impl<T: Send> DerefMut for Loose<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
     }
 }
 

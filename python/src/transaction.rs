@@ -3,6 +3,7 @@
 use std::ops::Bound as End;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -22,6 +23,9 @@ pub struct Transaction {
     /// `None` once it has ended.
     transaction: Mutex<Option<Loose<ringdb::Transaction>>>,
 }
+
+/// How long a call waits for keys that others have locked, if it does not say.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 type Place<'a, 'py> = Option<&'a Bound<'py, Keyspace>>;
 
@@ -149,6 +153,34 @@ impl Transaction {
             Some(keyspace) => t.merge_in(keyspace, &key, &operand),
             None => t.merge(&key, &operand),
         })
+    }
+
+    /// Also waits without the interpreter's lock.
+    #[pyo3(signature = (keys, *, keyspace=None, timeout=None))]
+    fn lock_keys(
+        &self,
+        py: Python<'_>,
+        keys: Vec<Given>,
+        keyspace: Place<'_, '_>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let keyspace = keyspace.map(Keyspace::of);
+        let wait = match timeout.map(Duration::try_from_secs_f64) {
+            None => LOCK_WAIT,
+            Some(Ok(wait)) => wait,
+            Some(Err(_)) => return Err(invalid(py, "timeout: seconds, not less than 0")),
+        };
+        let locked = call(py, || {
+            let mut open = self.lock();
+            let Some(t) = open.as_mut() else { return Ok(None) };
+            t.set_lock_wait(wait);
+            match keyspace {
+                Some(keyspace) => t.lock_in(keyspace, &keys),
+                None => t.lock(&keys),
+            }
+            .map(Some)
+        })?;
+        locked.ok_or_else(|| ended(py))
     }
 
     #[pyo3(signature = (key, *, keyspace=None))]

@@ -58,6 +58,38 @@ def test_blind_merges_of_transactions_do_not_conflict(db):
         reader.commit()
 
 
+def test_locks(db):
+    db[b"n"] = b"0"
+    failed = []
+
+    def work():
+        try:
+            for _ in range(50):
+                with db.transaction() as tx:
+                    tx.lock_keys([b"n"])
+                    tx[b"n"] = b"%d" % (int(tx[b"n"]) + 1)
+        except BaseException as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert not failed and db[b"n"] == b"200"
+    one, other = db.transaction(), db.transaction()
+    one.lock_keys([b"n", b"m"])
+    with pytest.raises(ringdb.KeyLockedError, match="locked") as e:
+        other.lock_keys([b"n"], timeout=0.01)
+    assert e.value.kind == "retry"
+    one.rollback()
+    other.lock_keys([b"n"], timeout=0)
+    with pytest.raises(ringdb.InvalidError, match="timeout"):
+        other.lock_keys([b"n"], timeout=-1)
+    with pytest.raises(ringdb.InvalidError, match="ended"):
+        one.lock_keys([b"n"])
+
+
 def longest(key, value, operands):
     assert type(key) is bytes and (value is None or type(value) is bytes) and type(operands) is list
     if key == b"raises":

@@ -94,7 +94,8 @@ enum {
     RINGDB_KEYSPACE_DROPPED = -23, /* the keyspace of this handle was dropped */
     RINGDB_CLOSED = -24,           /* the store was closed */
     RINGDB_BUFFER_TOO_SMALL = -25, /* the value is longer than the buffer; its beginning was copied */
-    RINGDB_CONFLICT = -26          /* what a transaction has read was written meanwhile; run it again */
+    RINGDB_CONFLICT = -26,         /* what a transaction has read was written meanwhile; run it again */
+    RINGDB_KEY_LOCKED = -27        /* another transaction has locked the key; free this one, and run it again */
 };
 
 /* What to do about an error. */
@@ -432,6 +433,12 @@ int32_t ringdb_transaction_delete(ringdb_transaction *transaction, const ringdb_
 /* Is no read: transactions that merge into one key do not conflict. Who reads it sees its own operands merged in. */
 int32_t ringdb_transaction_merge(ringdb_transaction *transaction, const ringdb_db *db, const void *key, size_t key_len,
                                  const void *operand, size_t operand_len, ringdb_error *err);
+/* Locks keys until the transaction has ended: no other one locks them meanwhile. It waits `wait_us` microseconds at most
+ * for those who have, 0: five seconds; RINGDB_KEY_LOCKED then, or at once if they wait for this one (a deadlock), and the
+ * call has locked nothing. The transaction goes on from now: if all who write a key lock it first, none conflicts on it.
+ * Locks keep nobody else off. Best called first; not while an iterator of it is open, nor from a callback. */
+int32_t ringdb_transaction_lock(ringdb_transaction *transaction, const ringdb_db *db, const ringdb_slice *keys,
+                                size_t count, uint64_t wait_us, ringdb_error *err);
 /* An iterator as of ringdb_range, which sees what is written ahead of it, too. What it goes through counts as read.
  * It is freed before the commit. */
 int32_t ringdb_transaction_range(ringdb_transaction *transaction, const ringdb_db *db, const ringdb_slice *from,

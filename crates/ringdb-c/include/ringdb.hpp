@@ -809,6 +809,14 @@ class transaction {
     void merge(const keyspace &in, std::string_view key, std::string_view operand) {
         merge_in(in.c_handle(), key, operand);
     }
+    // Locks keys until the transaction has ended, and goes on from now. Waits so long at most, 0: five seconds; throws an
+    // error with RINGDB_KEY_LOCKED then, or if waiting would never end.
+    void lock(std::initializer_list<std::string_view> keys, std::chrono::microseconds wait = {}) {
+        lock_in(nullptr, keys, wait);
+    }
+    void lock(const keyspace &in, std::initializer_list<std::string_view> keys, std::chrono::microseconds wait = {}) {
+        lock_in(in.c_handle(), keys, wait);
+    }
     // To be destroyed before the commit.
     scan range(std::optional<std::string_view> from = {}, std::optional<std::string_view> to = {}) {
         return range_in(nullptr, from, to);
@@ -836,6 +844,14 @@ class transaction {
     void put_in(const ringdb_db *in, std::string_view key, std::string_view value) {
         detail::checked([&](ringdb_error *e) {
             return ringdb_transaction_put(owner_.get(), in, key.data(), key.size(), value.data(), value.size(), e);
+        });
+    }
+    void lock_in(const ringdb_db *in, std::initializer_list<std::string_view> keys, std::chrono::microseconds wait) {
+        std::vector<ringdb_slice> all;
+        for (const auto key : keys)
+            all.push_back(detail::slice(key));
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_transaction_lock(owner_.get(), in, all.data(), all.size(), detail::microseconds(wait), e);
         });
     }
     void merge_in(const ringdb_db *in, std::string_view key, std::string_view operand) {

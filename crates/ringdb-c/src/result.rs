@@ -28,6 +28,7 @@ const KEYSPACE_DROPPED: i32 = -23;
 const CLOSED: i32 = -24;
 pub(crate) const BUFFER_TOO_SMALL: i32 = -25;
 const CONFLICT: i32 = -26;
+const KEY_LOCKED: i32 = -27;
 
 const MESSAGE: usize = 1008;
 
@@ -108,6 +109,7 @@ pub(crate) fn failed(e: Error) -> Fail {
         Error::NoStore { .. } => NO_STORE,
         Error::NewerFormat { .. } => NEWER_FORMAT,
         Error::Conflict { .. } => CONFLICT,
+        Error::KeyLocked { .. } => KEY_LOCKED,
         Error::ReadOnly => READ_ONLY,
         Error::KeyspaceDropped(_) => KEYSPACE_DROPPED,
         Error::Closed => CLOSED,
@@ -132,7 +134,7 @@ pub(crate) fn would_block() -> Fail {
 fn kind_of(code: i32) -> i32 {
     match code {
         OK.. => 0,
-        NO_SPACE | EXHAUSTED | LOCKED | CONFLICT => 1,
+        NO_SPACE | EXHAUSTED | LOCKED | CONFLICT | KEY_LOCKED => 1,
         UNEXPECTED_EOF | CORRUPT => 3,
         WOULD_BLOCK => 4,
         TIMED_OUT => 5,
@@ -165,6 +167,7 @@ pub extern "C" fn ringdb_code_name(code: i32) -> *const c_char {
         CLOSED => c"closed",
         BUFFER_TOO_SMALL => c"buffer too small",
         CONFLICT => c"conflict",
+        KEY_LOCKED => c"key locked",
         _ => c"unknown",
     };
     c_abi::code_name(code).unwrap_or(own).as_ptr()
@@ -241,6 +244,7 @@ mod tests {
             Error::Invalid("i".into()),
             Error::ReadOnly,
             Error::Conflict { key: "k".into() },
+            Error::KeyLocked { key: "k".into(), deadlock: true },
             Error::KeyspaceDropped("k".into()),
             Error::Closed,
             Error::TimedOut,

@@ -2,14 +2,19 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringdb::{Keyspace, Transaction};
 
 use crate::args::{self, ringdb_slice, ringdb_write_options};
+use crate::callback::refuse_in_a_callback;
 use crate::iter::ringdb_iter;
 use crate::result::{Alone, Fail, OK, failed, guard, ringdb_error};
 use crate::store::{give, ringdb_db};
 use crate::value::{free, ringdb_value};
+
+/// How long a call waits for keys that others have locked, if it does not say.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// A transaction, until it has ended.
 pub struct ringdb_transaction {
@@ -129,6 +134,32 @@ pub unsafe extern "C" fn ringdb_transaction_delete(
             unsafe { (args::handle(transaction, "transaction")?, args::bytes(key, key_len, "key")?) };
         // SAFETY: the header's contract.
         unsafe { tx.with(db, |tx, keyspace| tx.delete_in(keyspace, key))? };
+        Ok(OK)
+    })
+}
+
+/// Locks keys.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_transaction_lock(
+    transaction: *mut ringdb_transaction,
+    db: *const ringdb_db,
+    keys: *const ringdb_slice,
+    count: usize,
+    wait_us: u64,
+    err: *mut ringdb_error,
+) -> i32 {
+    guard(err, || {
+        // SAFETY: the header's contract.
+        let (tx, keys, db) =
+            unsafe { (args::handle(transaction, "transaction")?, args::keys(keys, count)?, db.as_ref()) };
+        let keyspace = db.map_or(Ok(&tx.keyspace), ringdb_db::writable)?;
+        refuse_in_a_callback("ringdb_transaction_lock")?;
+        let mut open = tx.open.take("transaction")?;
+        let shared = open.as_mut().ok_or_else(ended)?;
+        let alone = Arc::get_mut(shared)
+            .ok_or_else(|| Fail::invalid("an iterator of the transaction is open: free it first"))?;
+        alone.set_lock_wait(if wait_us == 0 { LOCK_WAIT } else { Duration::from_micros(wait_us) });
+        alone.lock_in(keyspace, &keys).map_err(failed)?;
         Ok(OK)
     })
 }

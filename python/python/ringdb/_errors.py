@@ -22,6 +22,10 @@ class ConflictError(Error):
     """What the transaction has read was written meanwhile: run it again."""
 
 
+class KeyLockedError(Error):
+    """Another transaction has locked the key: roll this one back, and run it again."""
+
+
 class LockedError(Error):
     """The store is open already, here or in another process."""
 

@@ -242,6 +242,34 @@ static void by_callback(const char *uri, struct seen *s) {
     ringdb_release(list), ringdb_release(db);
 }
 
+static void locks(ringdb_db *db) {
+    ringdb_transaction *one = NULL, *other = NULL;
+    ringdb_slice keys[2] = {{"b", 1}, {"a", 1}};
+    ringdb_iter *iter = NULL;
+    ringdb_value *value = NULL;
+    OK(ringdb_transaction_begin(db, &one, &e));
+    OK(ringdb_transaction_begin(db, &other, &e));
+    OK(ringdb_put(db, "a", 1, "since they began", 16, NULL, &e));
+    OK(ringdb_transaction_lock(one, NULL, keys, 2, 0, &e));
+    CHECK(ringdb_transaction_get(one, NULL, "a", 1, &value, &e) == 1);
+    ringdb_value_free(value);
+    OK(ringdb_transaction_put(one, NULL, "a", 1, "1", 1, &e));
+    FAILS(RINGDB_KEY_LOCKED, ringdb_transaction_lock(other, db, keys + 1, 1, 1000, &e));
+    CHECK(e.kind == RINGDB_KIND_RETRY && strstr(e.message, "\"a\""));
+    CHECK(!strcmp(ringdb_code_name(RINGDB_KEY_LOCKED), "key locked"));
+    OK(ringdb_transaction_commit(one, NULL, &e));
+    OK(ringdb_transaction_lock(other, db, keys + 1, 1, 1000, &e));
+    OK(ringdb_transaction_range(other, NULL, NULL, NULL, 0, &iter, &e));
+    INVALID(ringdb_transaction_lock(other, db, keys, 2, 0, &e));
+    ringdb_iter_free(iter);
+    OK(ringdb_transaction_lock(other, db, keys, 2, 0, &e));
+    INVALID(ringdb_transaction_lock(other, db, NULL, 2, 0, &e));
+    INVALID(ringdb_transaction_lock(NULL, db, keys, 2, 0, &e));
+    INVALID(ringdb_transaction_lock(one, db, keys, 2, 0, &e));
+    ringdb_transaction_free(one), ringdb_transaction_free(other);
+    OK(ringdb_delete(db, "a", 1, NULL, &e));
+}
+
 static void by_name(ringdb_db *db) {
     ringdb_db *counts = NULL, *tags = NULL;
     uint64_t one = 1, sum = 0;
@@ -402,6 +430,7 @@ int main(int argc, char **argv) {
     db = open_store(argv[1], dir, "tables");
     operators_are_checked(&seen);
     by_callback(argv[1], &seen);
+    locks(db);
     by_name(db);
     times_to_live(db);
     tables_in_and_out(db);

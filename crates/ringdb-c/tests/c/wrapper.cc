@@ -331,6 +331,12 @@ void merges_times_to_live_and_tables(const std::string &uri, const std::string &
         CHECK(*other.get(names, "apple") == "boskoop");
         CHECK(tx.commit() && !other.commit());
         CHECK(*names.get("pear") == "something long" && *names.get("apple") == "golden delicious");
+        auto locks = db.transaction(), waits = db.transaction();
+        locks.lock({"k", "l"});
+        locks.lock(names, {"pear"}, std::chrono::seconds(1));
+        CHECK(thrown([&] { waits.lock(names, {"pear"}, std::chrono::microseconds(1)); }).code() == RINGDB_KEY_LOCKED);
+        CHECK(locks.commit());
+        waits.lock({"k"});
         db.flush();
         CHECK(*names.get("pear") == "something long" && names.contains("stays"));
         names.put_with_ttl("late", "x", std::chrono::milliseconds(1), {ringdb::durability::sync, {}});
