@@ -3,6 +3,8 @@
 //! long as it says) is kept. No call may panic, which would be RINGDB_INTERNAL; reads give what was written last; every
 //! request is answered once, or was cancelled.
 
+mod merges;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CString, c_char, c_void};
@@ -189,7 +191,7 @@ impl Calls<'_> {
             if input.is_empty() {
                 break;
             }
-            match input.u8() % 16 {
+            match input.u8() % 18 {
                 0 | 1 => self.write_one(input),
                 2 | 3 => self.read_one(input),
                 4 => self.read_many(input),
@@ -203,6 +205,7 @@ impl Calls<'_> {
                 12 => self.settings(input),
                 13 => self.delete_many(input),
                 14 => self.transact(input),
+                15 | 16 => self.merges(input),
                 _ => self.upkeep(input),
             }
         }
