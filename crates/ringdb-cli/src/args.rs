@@ -438,7 +438,7 @@ pub struct MetricsArgs {
     #[arg(long)]
     pub open_metrics: bool,
     /// Serve them at http://ADDRESS:PORT/metrics until a signal ends it: of whichever process has the store open then.
-    /// Only on addresses of this machine, as 127.0.0.1:9464 or [::1]:9464; port 0 takes a free one. In the format that
+    /// Only on addresses of this machine, as 127.0.0.1:9464; port 0 takes a free one. In the format that
     /// who asks accepts
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["open_metrics", "io", "options", "cache_bytes", "direct_reads"])]
     pub listen: Option<SocketAddr>,
