@@ -215,7 +215,7 @@ mod tests {
             "block_bytes": "8k", "compression": "lz4", "last_level_compression": "zstd",
             "filter_bits_per_key": 7, "time_to_live": "2 h", "background_threads": 3, "log_segment_bytes": "64KiB", "table_bytes": "1.5m",
             "manifest_bytes": 100, "direct_reads": true, "create_if_missing": false, "recover_damaged_log": true,
-            "socket": false,
+            "socket": false, "time_one_in": 16,
         });
         let o: Options = serde_json::from_value(all.clone()).unwrap();
         let names: Vec<&str> = all.as_object().unwrap().keys().map(String::as_str).collect();
