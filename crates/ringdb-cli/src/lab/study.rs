@@ -96,7 +96,13 @@ pub fn pairs(
     Ok(all)
 }
 
-/// The findings of pairs, judged by the one of this load.
+/// The load that a claim is judged by: this one; that there is no difference, by the first one that has one.
+fn deciding<'a>(loads: &'a [(String, Ratio)], at: &str, claim: Claim) -> Option<&'a (String, Ratio)> {
+    let differs = |(_, r): &&(String, Ratio)| claim == Claim::Same && judge(r, claim) != Verdict::Holds;
+    loads.iter().find(differs).or_else(|| loads.iter().find(|(load, _)| load == at))
+}
+
+/// The findings of pairs, judged by the one of this load, or by all.
 pub fn compared(setup: &str, names: [&str; 2], pairs: &[Pair], at: &str, claim: Claim) -> Findings {
     let header = ["load", names[0], names[1], "ratio", "p99 us", "CPU us each"];
     let row = |p: &Pair| {
@@ -110,13 +116,30 @@ pub fn compared(setup: &str, names: [&str; 2], pairs: &[Pair], at: &str, claim: 
             format!("{:.2}, {:.2}", a.cpu_us_per_op, b.cpu_us_per_op),
         ]
     };
-    let judged = pairs.iter().find(|p| p.load == at).map(Pair::ratio);
-    let ratio = judged.unwrap_or_else(|| Ratio::of(&[], &[]));
+    let loads: Vec<_> = pairs.iter().map(|p| (p.load.clone(), p.ratio())).collect();
+    let nothing = (at.to_string(), Ratio::of(&[], &[]));
+    let (at, ratio) = deciding(&loads, at, claim).unwrap_or(&nothing);
     Findings {
         setup: setup.into(),
         header: strings(&header),
         rows: pairs.iter().map(row).collect(),
-        verdict: judge(&ratio, claim),
+        verdict: judge(ratio, claim),
         because: format!("{} to {}, {at}: {ratio}.", names[0], names[1]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_load_that_differs_decides_that_there_is_a_difference() {
+        let load = |name: &str, min, median, max| (name.to_string(), Ratio { median, min, max });
+        let loads = [load("1", 0.9, 1.0, 1.1), load("16", 0.9, 1.0, 1.1), load("64", 1.1, 1.2, 1.3)];
+        let by = |loads: &[_], claim| deciding(loads, "16", claim).unwrap().0.clone();
+        assert_eq!(by(&loads, Claim::Same), "64");
+        assert_eq!(by(&loads, Claim::More), "16");
+        assert_eq!(by(&loads[..2], Claim::Same), "16");
+        assert!(deciding(&loads[..1], "16", Claim::More).is_none());
     }
 }
