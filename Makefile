@@ -22,6 +22,7 @@ PREFIX ?= /usr/local
 ROCKSDB_INCLUDE = $(if $(ROCKSDB_DIR),$(ROCKSDB_DIR)/include,/usr/include)
 PLUGIN_DIR = target/rocksdb-plugin$(if $(ROCKSDB_DIR),-$(shell \
   awk '/^\#define ROCKSDB_(MAJOR|MINOR|PATCH) /{printf "%s%s", d, $$3; d="."}' $(ROCKSDB_DIR)/include/rocksdb/version.h))
+GUEST_ARGS ?=
 MINUTES ?= 10
 FUZZ_SECONDS ?= 60
 FUZZ_MINUTES ?= 30
@@ -265,6 +266,21 @@ stress: ## Random operations on all I/O engines at once for 60 seconds, against 
 .PHONY: sanitize
 sanitize: ## engineswap's tests under ThreadSanitizer and AddressSanitizer (nightly toolchain)
 	tools/sanitize
+
+.PHONY: guest
+guest: ## Build the guest of `ringdb lab guest` from Debian's packages, in ~/.cache/ringdb/guest (GUEST_ARGS=--refresh)
+	tools/guest/build $(GUEST_ARGS)
+
+.PHONY: guest-smoke
+guest-smoke: build guest ## In that guest, for some minutes: doctor, and who polls, each on kernels 6.1 and 6.12
+	target/release/ringdb lab guest run doctor
+	target/release/ringdb lab guest run iopoll
+
+.PHONY: guest-matrix
+guest-matrix: build guest ## The conformance suite, and a store on each engine, in guests of both kernels (20 minutes)
+	$(CARGO) test --locked -p engineswap --test conformance --no-run
+	target/release/ringdb lab guest run conformance --tests \
+	  "$$(ls -t target/debug/deps/conformance-* | grep -v '\.d$$' | head -1)"
 
 .PHONY: metamorphic
 metamorphic: ## Random lists of operations under many settings for MINUTES (10), against a model

@@ -3,8 +3,9 @@
 //! [`studies`] has an entry ([`study`]) for each published experiment: what it asked, what it printed, and the function
 //! that asks the same here, or what it needs that an ordinary machine has not. [`program`] runs this command's own
 //! benchmarks as children, their rounds in turn, and counts what the kernel did by tracepoints; [`ratio`] compares
-//! rounds and judges; [`report`] writes the page and the record.
+//! rounds and judges; [`report`] writes the page and the record. [`guest`] is another way: jobs in an emulated machine.
 
+mod guest;
 mod program;
 mod ratio;
 mod report;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use self::guest::GuestArgs;
 use self::program::Lab;
 use self::report::Repeated;
 use self::study::{Entry, How};
@@ -40,6 +42,8 @@ pub enum What {
     /// Each is scaled to this machine, its rounds run in turn with those of what it is compared with, and what the
     /// kernel did is counted by tracepoints (bpftrace, as root) in a run of its own, so that counting costs no speed.
     Run(RunArgs),
+    /// Run jobs in an emulated machine, with an NVMe drive and older kernels
+    Guest(GuestArgs),
 }
 
 /// Arguments of `lab list`.
@@ -85,6 +89,7 @@ pub fn lab(args: &LabArgs) -> Result<()> {
     match &args.what {
         What::List(a) => list(a),
         What::Run(a) => run(a),
+        What::Guest(a) => guest::guest(a),
     }
 }
 
