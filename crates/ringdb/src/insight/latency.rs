@@ -217,15 +217,25 @@ fn percentile(counts: &Histogram, count: u64, p: f64) -> u64 {
 }
 
 thread_local! {
-    static STATE: Cell<u64> = const { Cell::new(0x9E37_79B9_7F4A_7C15) };
+    /// Of the thread's generator; 0 before its first number.
+    static STATE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Where a thread's generator begins: each somewhere else, or threads that end after a few calls would all draw the
+/// same, and none of them, or each, would be timed.
+#[cold]
+fn first_state() -> u64 {
+    // Not the store's atomics: it orders nothing, and Shuttle's do not outlive a run.
+    static THREADS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    (THREADS.fetch_add(1, Relaxed) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 /// A random number of the calling thread's: the upper half of a linear congruential generator (Knuth's MMIX).
 #[inline]
 fn random() -> u32 {
     STATE.with(|state| {
-        let next =
-            state.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let now = if state.get() == 0 { first_state() } else { state.get() };
+        let next = now.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state.set(next);
         (next >> 32) as u32
     })
@@ -316,6 +326,16 @@ mod tests {
         }
         let count = of(&l, "get").expect("some were timed").count;
         assert!(count.is_multiple_of(16) && (90_000..110_000).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn threads_of_a_few_calls_are_sampled_too() {
+        let l = Latencies::new(&SystemEnv::shared(), 16);
+        for _ in 0..800 {
+            std::thread::scope(|s| _ = s.spawn(|| (0..4).for_each(|_| l.sample(Operation::Get, || ()))));
+        }
+        let count = of(&l, "get").expect("some were timed").count;
+        assert!((2000..4600).contains(&count), "{count} of 3200");
     }
 
     #[test]
