@@ -139,8 +139,8 @@ impl HeldKeys {
         HeldKeys { core: Arc::clone(core), owner: core.locks.new_owner(), keys: BTreeSet::new() }
     }
 
-    /// Locks these internal keys too, or none of them; waits at most so long.
-    pub fn add(&mut self, keys: BTreeSet<Vec<u8>>, wait: Duration) -> Result<()> {
+    /// Locks these internal keys too, or none of them; waits at most so long. Those that were not locked before.
+    pub fn add(&mut self, keys: BTreeSet<Vec<u8>>, wait: Duration) -> Result<Vec<Vec<u8>>> {
         let until = self.core.env.now().saturating_add(wait);
         // In order: two who lock the same keys by one call each do not wait for each other.
         let new: Vec<Vec<u8>> = keys.difference(&self.keys).cloned().collect();
@@ -150,8 +150,14 @@ impl HeldKeys {
                 return Err(e);
             }
         }
-        self.keys.extend(new);
-        Ok(())
+        self.keys.extend(new.iter().cloned());
+        Ok(new)
+    }
+
+    /// Gives up what [`HeldKeys::add`] has locked.
+    pub fn give_up(&mut self, keys: &[Vec<u8>]) {
+        keys.iter().for_each(|key| _ = self.keys.remove(key));
+        self.core.locks.release(keys.iter());
     }
 }
 

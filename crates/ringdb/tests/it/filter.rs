@@ -144,6 +144,28 @@ fn a_compaction_of_a_range_passes_every_entry_of_it_wherever_it_lies() {
 }
 
 #[test]
+fn a_transaction_that_locks_does_not_see_a_change_of_what_it_has_read() {
+    let tmp = tempfile::tempdir().unwrap();
+    let db = open(tmp.path());
+    let k = filtered(&db);
+    k.put("a", "x old").unwrap();
+    db.flush().unwrap();
+    let (mut has_read, mut has_not) = (db.transaction(), db.transaction());
+    assert!(has_read.get_in(&k, "a").unwrap().is_some());
+    k.compact_range(..).unwrap();
+    // Nothing has been written: now is still then.
+    has_read.lock(&["y"]).unwrap();
+    assert!(has_read.get_in(&k, "a").unwrap().is_some());
+    db.put("something", "else").unwrap();
+    assert!(matches!(has_read.lock(&["z"]), Err(Error::Conflict { .. })));
+    assert!(has_read.get_in(&k, "a").unwrap().is_some(), "it has not gone on");
+    has_not.lock(&["z"]).unwrap();
+    assert!(has_not.get_in(&k, "a").unwrap().is_none(), "it has");
+    has_not.put("z", "1").unwrap();
+    has_not.commit().unwrap();
+}
+
+#[test]
 fn nobody_who_was_there_before_sees_a_change() {
     let tmp = tempfile::tempdir().unwrap();
     let db = open(tmp.path());

@@ -26,10 +26,11 @@ impl Transaction {
     /// ever, and what this one has read is still checked at its commit.
     ///
     /// Best called first. If something has been read before, it must not have been written since, or the call fails
-    /// with [`crate::Error::Conflict`]: the commit would have. Keys of one call are locked in their order, so two
-    /// calls for the same keys never wait for each other. With several calls two transactions may: the one that would
-    /// close the circle fails at once, [`crate::Error::KeyLocked`] with `deadlock`. Of a key that is locked longer
-    /// than the call waits (five seconds, or [`Transaction::set_lock_wait`]) the same error says so. Both are of kind
+    /// with [`crate::Error::Conflict`]: the commit would have. So it does if a compaction filter may have changed what
+    /// was read, which new reads would show. Keys of one call are locked in their order, so two calls for the same
+    /// keys never wait for each other. With several calls two transactions may: the one that would close the circle
+    /// fails at once, [`crate::Error::KeyLocked`] with `deadlock`. Of a key that is locked longer than the call waits
+    /// (five seconds, or [`Transaction::set_lock_wait`]) the same error says so. All of these are of kind
     /// [`crate::ErrorKind::Retry`], and the call has locked nothing; drop the transaction, with all that it has
     /// locked, and run it again. A thread that locks a key in two transactions of its own waits for itself.
     ///
@@ -80,8 +81,12 @@ impl Transaction {
             check_limits(key.as_ref(), &[])?;
             wanted.insert(internal(prefix, key.as_ref()));
         }
-        self.locked.get_or_insert_with(|| HeldKeys::new(core)).add(wanted, self.lock_wait)?;
-        self.go_on_from_now()
+        let new = self.locked.get_or_insert_with(|| HeldKeys::new(core)).add(wanted, self.lock_wait)?;
+        let gone_on = self.go_on_from_now();
+        if let (Err(_), Some(held)) = (&gone_on, &mut self.locked) {
+            held.give_up(&new);
+        }
+        gone_on
     }
 
     /// Sets how long each call of `lock` waits at most: five seconds if nobody says otherwise; zero: not at all.
@@ -100,7 +105,7 @@ impl Transaction {
         (tracked.keys, tracked.ranges) = (keys, ranges);
         drop(tracked);
         if !reads.is_empty() {
-            validate::check_now(&core.views, &reads, self.moment.seq)?;
+            validate::check_now(&core.views, &reads, self.moment.seq, now.seq)?;
         }
         self.moment = Arc::new(now);
         Ok(())

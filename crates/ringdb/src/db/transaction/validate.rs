@@ -52,8 +52,14 @@ pub(super) fn commit(
     Err(conflict(b""))
 }
 
-/// Fails if anything of `reads` was written after `basis`, which is registered as a snapshot.
-pub(super) fn check_now(views: &Views, reads: &ReadSet, basis: Seq) -> Result<()> {
+/// Fails if anything of `reads` was written after `basis`, or if a compaction filter may have changed what they would
+/// show at `now`; both are registered as snapshots.
+pub(super) fn check_now(views: &Views, reads: &ReadSet, basis: Seq, now: Seq) -> Result<()> {
+    // What a filter does is no write: that newer views may show something else is all that tells of it. Two snapshots
+    // of one number show the same.
+    if now > basis && views.kept(Some(basis)).is_some() {
+        return Err(conflict(b""));
+    }
     match written_since(&views.newest(), reads, basis)? {
         Some(key) => Err(conflict(&key)),
         None => Ok(()),
