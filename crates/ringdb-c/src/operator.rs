@@ -190,11 +190,13 @@ pub unsafe extern "C" fn ringdb_merge_result_fail(
 ) -> i32 {
     crate::result::guard(err, || {
         // SAFETY: the header's contract.
-        let why = unsafe { args::text(why, "reason")? };
-        // SAFETY: as above.
         let result =
             unsafe { result.as_mut() }.ok_or_else(|| Fail::invalid("the result of a merge is NULL"))?;
-        result.failed = Some(why.to_owned());
-        Ok(crate::result::OK)
+        // SAFETY: as above.
+        let why = unsafe { args::text(why, "reason") };
+        // It has failed, however it says so: what it has given must not be stored, nor what it refuses.
+        result.failed =
+            Some(why.as_ref().map_or_else(|wrong| wrong.message.clone(), |why| (*why).to_owned()));
+        why.map(|_| crate::result::OK)
     })
 }

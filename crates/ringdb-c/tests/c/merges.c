@@ -49,6 +49,12 @@ static void merge(void *user, ringdb_slice key, const ringdb_slice *value, const
         CHECK(ringdb_merge_result_fail(result, "this key is not merged", NULL) == RINGDB_OK);
         return;
     }
+    if (is(key, "latin")) {
+        /* A message in another encoding, of the system's say: a failure all the same. */
+        CHECK(ringdb_merge_result_append(result, "half", 4, NULL) == RINGDB_OK);
+        CHECK(ringdb_merge_result_fail(result, "d\xe9j\xe0", NULL) == RINGDB_INVALID_ARGUMENT);
+        return;
+    }
     if (is(key, "huge")) {
         ringdb_error inner;
         CHECK(ringdb_merge_result_append(result, s, (size_t)-1, &inner) == RINGDB_INVALID_ARGUMENT);
@@ -76,6 +82,8 @@ static void check(void *user, ringdb_slice operand, ringdb_merge_result *result)
     note(s, &s->checks);
     if (operand.len == 0)
         CHECK(ringdb_merge_result_fail(result, "an operand of nothing", NULL) == RINGDB_OK);
+    if (is(operand, "refused without a reason"))
+        CHECK(ringdb_merge_result_fail(result, NULL, NULL) == RINGDB_INVALID_ARGUMENT);
 }
 
 static void dropped(void *user) {
@@ -201,6 +209,11 @@ static void by_callback(const char *uri, struct seen *s) {
     OK(ringdb_merge(list, "fail", 4, "x", 1, NULL, &e));
     INVALID(ringdb_get(list, "fail", 4, NULL, &value, &e));
     CHECK(strstr(e.message, "this key is not merged") && strstr(e.message, "join"));
+    OK(ringdb_merge(list, "latin", 5, "x", 1, NULL, &e));
+    INVALID(ringdb_get(list, "latin", 5, NULL, &value, &e));
+    CHECK(strstr(e.message, "the reason is not UTF-8"));
+    INVALID(ringdb_merge(list, "k", 1, "refused without a reason", 24, NULL, &e));
+    CHECK(strstr(e.message, "the reason is NULL"));
     OK(ringdb_merge(list, "none", 4, "x", 1, NULL, &e));
     INVALID(ringdb_get(list, "none", 4, NULL, &value, &e));
     CHECK(strstr(e.message, "given no value") && s->nothing > 0);
