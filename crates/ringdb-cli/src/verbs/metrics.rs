@@ -14,6 +14,8 @@ use crate::{out, store};
 
 /// How long one who asks by HTTP may take for all of it.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How many are answered at a time: so many may be slow before somebody waits for them.
+const AT_ONCE: usize = 8;
 /// The longest request that is read: its line and its headers.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 
@@ -62,8 +64,17 @@ fn serve(db: &Path, address: SocketAddr) -> Result<()> {
         Err(e) => return failed(format!("{address} cannot be listened to: {e}")),
     };
     out::text(&format!("http://{}/metrics\n", listener.local_addr()?))?;
+    std::thread::scope(|s| {
+        for _ in 1..AT_ONCE {
+            s.spawn(|| answer_all(&listener, db));
+        }
+        answer_all(&listener, db)
+    })
+}
+
+/// Answers one after the other: an answer takes milliseconds, and whoever is slow has five seconds.
+fn answer_all(listener: &TcpListener, db: &Path) -> ! {
     loop {
-        // One after the other: an answer takes milliseconds, and whoever is slow has five seconds.
         match listener.accept() {
             Ok((stream, _)) => {
                 // Who hangs up has made up its mind.
@@ -79,7 +90,6 @@ fn serve(db: &Path, address: SocketAddr) -> Result<()> {
 
 fn answer(stream: &TcpStream, db: &Path) -> io::Result<()> {
     let ends = Instant::now() + PATIENCE;
-    stream.set_write_timeout(Some(PATIENCE))?;
     let (status, told) = match request(stream, ends)? {
         Asked::Metrics { open_metrics } => match told(db, open_metrics) {
             Ok(told) => ("200 OK", told),
@@ -94,8 +104,27 @@ fn answer(stream: &TcpStream, db: &Path) -> io::Result<()> {
         told.media_type,
         told.text.len()
     );
-    let mut stream = stream;
-    stream.write_all(&[head.as_bytes(), told.text.as_bytes()].concat())
+    send(stream, &[head.as_bytes(), told.text.as_bytes()].concat(), Instant::now() + PATIENCE)
+}
+
+/// Sends all of it by then. A timeout of the socket alone would be one for each piece.
+fn send(mut stream: &TcpStream, mut bytes: &[u8], ends: Instant) -> io::Result<()> {
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(left(ends)?))?;
+        match stream.write(bytes)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => bytes = &bytes[n..],
+        }
+    }
+    Ok(())
+}
+
+/// The time until then; an error if it has come.
+fn left(ends: Instant) -> io::Result<Duration> {
+    match ends.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
+        left => Ok(left),
+    }
 }
 
 fn plain(text: &str) -> Told {
@@ -126,10 +155,7 @@ fn request(mut stream: &TcpStream, ends: Instant) -> io::Result<Asked> {
     let mut bytes = Vec::new();
     let mut some = [0; 1024];
     while !bytes.windows(4).any(|w| w == b"\r\n\r\n") {
-        let left = ends.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
+        let left = left(ends)?;
         if bytes.len() > MAX_REQUEST_BYTES {
             return Ok(Asked::Nonsense);
         }
@@ -166,6 +192,23 @@ fn understand(request: &str) -> Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_reads_slowly_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        std::thread::spawn(move || {
+            // A little each time, so that something can always be sent.
+            while slow.read(&mut [0; 64 << 10]).is_ok_and(|n| n > 0) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let (start, patience) = (Instant::now(), Duration::from_millis(500));
+        let sent = send(&stream, &vec![0; 64 << 20], start + patience).map_err(|e| e.kind());
+        assert!(matches!(sent, Err(io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)), "{sent:?}");
+        assert!(start.elapsed() < 10 * patience, "{:?}", start.elapsed());
+    }
 
     #[test]
     fn requests_are_understood_or_refused() {
