@@ -25,7 +25,7 @@ mod _ringdb {
     #[pymodule_export]
     use crate::items::Items;
     #[pymodule_export]
-    use crate::operator::_end;
+    use crate::operator::{_end, _forked};
     #[pymodule_export]
     use crate::reader::{Reader, Snapshot};
     #[pymodule_export]

@@ -1,7 +1,7 @@
 //! Merge operators of Python's: any thread of the store may call them, so each call takes the interpreter's lock, and
 //! nobody waits for the store while he holds that.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
@@ -16,22 +16,34 @@ use crate::error::invalid;
 static ENDING: AtomicBool = AtomicBool::new(false);
 /// Calls into it that are under way, or wait for its lock.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
+/// How many forks lie between the process that loaded this and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// A call that the end of the interpreter waits for.
-struct Entered;
+/// A call that the end of the interpreter waits for, begun after so many forks.
+struct Entered(u32);
 
 impl Entered {
     fn new() -> Option<Entered> {
+        let entered = Entered(FORKS.load(SeqCst));
         CALLS.fetch_add(1, SeqCst);
-        let entered = Entered;
         (!ENDING.load(SeqCst)).then_some(entered)
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CALLS.fetch_sub(1, SeqCst);
+        // A child that was forked within an operator has forgotten the call.
+        if FORKS.load(SeqCst) == self.0 {
+            CALLS.fetch_sub(1, SeqCst);
+        }
     }
+}
+
+/// Called in a child after fork(): the threads whose calls were under way are not there, and nobody is to wait for them.
+#[pyfunction]
+pub fn _forked() {
+    FORKS.fetch_add(1, SeqCst);
+    CALLS.store(0, SeqCst);
 }
 
 /// Called at the interpreter's end, by `atexit`: no thread of a store may be in it, or come into it, when it goes.
@@ -127,9 +139,14 @@ pub fn register(py: Python<'_>, mut options: Options, operators: &Bound<'_, PyDi
     Ok(options)
 }
 
-/// Has the interpreter's end wait for the operators.
+/// Has the interpreter's end wait for the operators, and a child of this process not for its parent's.
 pub fn at_exit(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let end = module.getattr("_end").map_err(|_| PyRuntimeError::new_err("ringdb: no _end"))?;
-    module.py().import("atexit")?.call_method1("register", (end,))?;
+    let of =
+        |name: &str| module.getattr(name).map_err(|_| PyRuntimeError::new_err(format!("ringdb: no {name}")));
+    let py = module.py();
+    py.import("atexit")?.call_method1("register", (of("_end")?,))?;
+    let forked = PyDict::new(py);
+    forked.set_item("after_in_child", of("_forked")?)?;
+    py.import("os")?.call_method("register_at_fork", (), Some(&forked))?;
     Ok(())
 }

@@ -245,6 +245,40 @@ def test_programs_end_while_compactions_call_python(tmp_path, end):
         assert b"000" in db.keyspace("k") and db.keyspace("k")[b"a"] == b"1"
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_a_forked_child_ends_whatever_its_parent_merges(tmp_path, within):
+    program = f"""
+        import os, ringdb, sys, threading, time
+        begun, forked = threading.Event(), []
+        def merge(key, value, operands):
+            begun.set()
+            if {within}:
+                forked.append(os.fork())
+            time.sleep(0.5)
+            return b"".join(operands)
+        db = ringdb.open({str(tmp_path / "store")!r}, merge_operators=dict(m=merge))
+        k = db.keyspace("k", merge_operator="m")
+        k.merge(b"a", b"x")
+        def read():
+            try:
+                k[b"a"]
+            except ringdb.Error:
+                pass  # in a child
+        if {within}:
+            read()
+        else:
+            threading.Thread(target=read).start()
+            begun.wait()
+            forked.append(os.fork())
+        if forked[0] == 0:
+            sys.exit(7)  # not os._exit: what atexit has is run
+        assert os.waitstatus_to_exitcode(os.waitpid(forked[0], 0)[1]) == 7
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)]
+    ran = subprocess.run(command, timeout=60, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_times_to_live(db):
     db[b"old"] = b"below"
     db.put(b"old", b"x", ttl=0.001)
