@@ -1,9 +1,11 @@
-//! Temporary directories that do not outlive the command, whether it ends, fails or is interrupted.
+//! Temporary directories and children that do not outlive the command, whether it ends, fails or is interrupted.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once, PoisonError};
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -11,6 +13,7 @@ use signal_hook::low_level::emulate_default_handler;
 use crate::error::{Failure, Result, failed};
 
 static LIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static CHILDREN: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 static HANDLER: Once = Once::new();
 
 /// A temporary directory, removed when dropped and when a signal ends the process.
@@ -31,7 +34,7 @@ impl TempDir {
         match tempfile::Builder::new().prefix(prefix).tempdir_in(root) {
             Ok(t) => {
                 let dir = t.keep();
-                LIVE.lock().unwrap_or_else(PoisonError::into_inner).push(dir.clone());
+                lock(&LIVE).push(dir.clone());
                 Ok(TempDir { dir })
             }
             Err(e) => failed(format!("no temporary directory in {}: {e}", root.display())),
@@ -47,8 +50,34 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         remove(&self.dir);
-        LIVE.lock().unwrap_or_else(PoisonError::into_inner).retain(|d| *d != self.dir);
+        lock(&LIVE).retain(|d| *d != self.dir);
     }
+}
+
+/// A child that a signal ends with this process, however long it would still run.
+pub struct Tied(Option<Pid>);
+
+impl Tied {
+    /// Begins one, which is waited for right before this is dropped.
+    pub fn spawn(command: &mut Command) -> std::io::Result<(Child, Tied)> {
+        HANDLER.call_once(install_handler);
+        // So that none is begun behind the signal's back.
+        let mut children = lock(&CHILDREN);
+        let child = command.spawn()?;
+        let pid = Pid::from_raw(child.id().cast_signed());
+        children.extend(pid);
+        Ok((child, Tied(pid)))
+    }
+}
+
+impl Drop for Tied {
+    fn drop(&mut self) {
+        lock(&CHILDREN).retain(|p| Some(*p) != self.0);
+    }
+}
+
+fn lock<T>(all: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+    all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where temporary stores go: TMPDIR if set; else /tmp, unless that is kept in memory and /var/tmp is not,
@@ -85,7 +114,12 @@ fn install_handler() {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            for dir in LIVE.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            // Held to the end: who waited for one of them begins no other.
+            let children = lock(&CHILDREN);
+            for child in children.iter() {
+                let _ = kill_process(*child, Signal::KILL);
+            }
+            for dir in lock(&LIVE).iter() {
                 remove(dir);
             }
             let _ = emulate_default_handler(signal);

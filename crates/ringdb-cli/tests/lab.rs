@@ -99,3 +99,52 @@ fn a_store_is_measured_on_both_sides_of_a_claim() {
     );
     assert_eq!(one["found"]["rows"].as_array().unwrap().len(), 2);
 }
+
+/// The processes that were started with an argument like this.
+fn running_with(part: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = all.filter_map(|p| std::fs::read(p.path().join("cmdline")).ok());
+    lines.map(|l| String::from_utf8_lossy(&l).replace('\0', " ")).filter(|l| l.contains(part)).collect()
+}
+
+#[test]
+fn the_rounds_are_those_that_were_asked_for() {
+    if engineswap::Io::from_uri("io_uring").is_err() {
+        return println!("SKIPPED: no io_uring here");
+    }
+    let dir = disk();
+    let at = dir.path().to_str().unwrap();
+    let run = ["lab", "run", "s2-e24", "--rounds", "2", "--seconds", "0.2", "--dir", at, "--json", "-"];
+    let record = ringdb(run).ok().json();
+    let command = experiment(&record)["commands"][0].to_string();
+    assert!(command.contains("--rounds 2"), "{command}");
+}
+
+#[test]
+fn a_signal_ends_what_was_begun_and_leaves_nothing() {
+    if engineswap::Io::from_uri("io_uring").is_err() {
+        return println!("SKIPPED: no io_uring here");
+    }
+    let dir = disk();
+    let at = dir.path().to_str().unwrap().to_owned();
+    // A writer that would run for an hour beside readers.
+    let mut lab = common::command(["lab", "run", "s2-e21", "--seconds", "20", "--dir", &at])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = |what: &dyn Fn() -> bool| {
+        let ends = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !what() {
+            assert!(std::time::Instant::now() < ends, "{:?}", running_with(&at));
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    };
+    let children = || running_with(&format!("fileperf --filename {at}"));
+    until(&|| children().iter().any(|line| line.contains("randwrite")));
+    let pid = rustix::process::Pid::from_raw(lab.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(!lab.wait().unwrap().success());
+    until(&|| children().is_empty());
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}

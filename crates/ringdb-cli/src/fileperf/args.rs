@@ -49,7 +49,7 @@ impl Mode {
 /// Measure reads and writes of one file on I/O engines.
 ///
 /// The file is written before it is read, so that no read meets an unwritten extent: a file that is missing is
-/// made, one that is whole is taken as it is. Each engine runs five times, in turn with the others; rates are
+/// made, one that is whole is taken as it is. Each engine runs --rounds times, in turn with the others; rates are
 /// the median of these rounds. Every job is a thread with a queue and random numbers of its own. On posix a job of
 /// depth 1 uses plain pread and pwrite (with queue_always the engine's pool), deeper ones the pool (as many threads as
 /// requests in flight, at most 256, unless the URI says threads=).
@@ -73,9 +73,12 @@ pub struct FilePerfArgs {
     /// Bytes of the file that are used
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = parse_bytes)]
     pub size: u64,
-    /// Time to measure each engine (and each cell of the matrix), the five rounds together: 10, 10s, 500ms
+    /// Time to measure each engine (and each cell of the matrix), its rounds together: 10, 10s, 500ms
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_seconds)]
     pub runtime: f64,
+    /// How often each is measured, in turn with the others
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub rounds: u32,
     /// Time before each round that does not count
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_seconds)]
     pub warmup: f64,

@@ -25,9 +25,6 @@ use self::run::{Sample, Spec};
 use crate::error::{Failure, Result, at, failed, usage};
 use crate::out;
 
-/// Every cell is measured so often, the engines and cells in turn.
-const ROUNDS: usize = 5;
-
 /// An engine, opened with the options that the arguments ask for.
 struct Target {
     /// As it was given.
@@ -54,9 +51,10 @@ pub fn fileperf(args: &FilePerfArgs) -> Result<()> {
     let file = prepare(args)?;
     let mut cells = cells(args, &targets);
     let mut generations = args.verify.then(|| vec![0u32; (args.size / args.bs) as usize]);
-    let bar = out::count_bar(Some((cells.len() * ROUNDS) as u64));
+    let rounds = args.rounds as usize;
+    let bar = out::count_bar(Some((cells.len() * rounds) as u64));
     bar.set_message("measuring");
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         // Every round begins with another cell, so that none always has the same one before it.
         let n = cells.len();
         for i in 0..n {
@@ -94,7 +92,7 @@ fn spec<'a>(args: &FilePerfArgs, path: &'a Path, cell: &Cell<'_>, round: usize) 
         fixed_buffers: cell.target.fixed_buffers,
         plain: cell.target.plain && cell.depth == 1,
         warmup: job::duration(args.warmup),
-        time: job::duration(args.runtime / ROUNDS as f64),
+        time: job::duration(args.runtime / f64::from(args.rounds)),
         seed: u64::from(std::process::id()) << 8 | round as u64,
     }
 }

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::cleanup::TempDir;
+use crate::cleanup::{TempDir, Tied};
 use crate::error::{Failure, Result, failed};
 
 /// A row of `ringdb fileperf --json`, as far as studies look at it.
@@ -53,13 +53,23 @@ pub struct Lab {
 }
 
 /// A child that is ended with its owner.
-pub struct Background(Child);
+pub struct Background {
+    child: Child,
+    _tied: Tied,
+}
 
 impl Drop for Background {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
+}
+
+/// What a child says until its end, which a signal to this process is, too.
+fn output(command: &mut Command) -> std::io::Result<Output> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (child, _tied) = Tied::spawn(command)?;
+    child.wait_with_output()
 }
 
 /// The path of a program, since bpftrace wants one; its name if there is none.
@@ -109,11 +119,7 @@ impl Lab {
         args.extend(["--json".into(), "-".into()]);
         let line = self.line(cpus, &args);
         // The matrix leaves a plot where it runs.
-        let run = Command::new(&line[0])
-            .args(&line[1..])
-            .current_dir(self.dir.path())
-            .stdin(Stdio::null())
-            .output();
+        let run = output(Command::new(&line[0]).args(&line[1..]).current_dir(self.dir.path()));
         let run = run.map_err(|e| Failure::Failed(format!("{}: {e}", line[0])))?;
         if !run.status.success() {
             return failed(format!(
@@ -142,15 +148,22 @@ impl Lab {
         all
     }
 
+    /// The same in the lab's rounds.
+    fn file_rounds(&self, file: &str, seconds: f64, engines: &[&str], args: &[&str]) -> Vec<String> {
+        let mut all = self.file_args(file, seconds, engines, args);
+        all.extend(["--rounds".into(), self.rounds.to_string()]);
+        all
+    }
+
     /// `fileperf` on a file of the lab's directory, the engines in turn.
     pub fn fileperf(&self, cpus: Option<&str>, engines: &[&str], args: &[&str]) -> Result<Vec<FileRow>> {
-        self.rows(cpus, self.file_args(&self.path("file"), self.seconds, engines, args))
+        self.rows(cpus, self.file_rounds(&self.path("file"), self.seconds, engines, args))
     }
 
     /// All cells of `fileperf --matrix`, on another file.
     pub fn matrix(&self, file: &str, engine: &str, args: &[&str]) -> Result<Vec<FileRow>> {
         let args: Vec<&str> = ["--matrix"].iter().chain(args).copied().collect();
-        self.rows(None, self.file_args(file, self.seconds / 4.0, &[engine], &args))
+        self.rows(None, self.file_rounds(file, self.seconds / 4.0, &[engine], &args))
     }
 
     /// `fileperf` with arguments that differ from side to side, in rounds that take turns; each side's rows.
@@ -173,9 +186,11 @@ impl Lab {
         let args = self.file_args(&self.path("file"), 3600.0, &[engine], args);
         self.note(None, &args);
         let line = self.line(None, &args);
-        let child =
-            Command::new(&line[0]).args(&line[1..]).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        Ok(Background(child.map_err(|e| Failure::Failed(format!("{}: {e}", line[0])))?))
+        let mut command = Command::new(&line[0]);
+        command.args(&line[1..]).stdin(Stdio::null()).stdout(Stdio::null());
+        let begun = Tied::spawn(&mut command);
+        let (child, _tied) = begun.map_err(|e| Failure::Failed(format!("{}: {e}", line[0])))?;
+        Ok(Background { child, _tied })
     }
 
     /// `bench` in rounds that take turns; each side's rows, in its order. With `fill` the store is filled by that
@@ -234,12 +249,8 @@ impl Lab {
                 format!("{probe} /pid == cpid && {also}/ {{ @{name} = count(); }} ")
             })
             .collect();
-        let run = Command::new("bpftrace")
-            .args(["-f", "json", "-o", &log, "-c", &line.join(" "), "-e", &script])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .output();
+        let counts = ["-f", "json", "-o", &log, "-c", &line.join(" "), "-e", &script];
+        let run = output(Command::new("bpftrace").args(counts));
         let run = run.map_err(|e| format!("not counted: bpftrace: {e}"))?;
         let said = String::from_utf8_lossy(&run.stderr).trim().to_owned();
         if !run.status.success() {

@@ -55,6 +55,8 @@ pub enum Verdict {
     InsideTheSpread,
     /// It comes from what else was done, not from what it was laid to.
     Artefact,
+    /// No round of both sides did anything.
+    NothingMeasured,
 }
 
 impl Verdict {
@@ -65,6 +67,7 @@ impl Verdict {
             Verdict::DoesNotHoldHere => "does not hold here",
             Verdict::InsideTheSpread => "no difference outside of the spread",
             Verdict::Artefact => "was an artefact",
+            Verdict::NothingMeasured => "nothing was measured",
         }
     }
 }
@@ -77,6 +80,7 @@ pub fn judge(ratio: &Ratio, claim: Claim) -> Verdict {
     let (above, below) = (ratio.min > 1.0, ratio.max < 1.0);
     let small = (ratio.median - 1.0).abs() < NOISE;
     match claim {
+        _ if ratio.median.is_nan() => Verdict::NothingMeasured,
         Claim::More if above => Verdict::Holds,
         Claim::Less if below => Verdict::Holds,
         Claim::More if below && !small => Verdict::DoesNotHoldHere,
@@ -110,6 +114,8 @@ mod tests {
         assert_eq!(judge(&r(1.001, 1.01, 1.02), Claim::Less), Verdict::InsideTheSpread);
         assert_eq!(judge(&r(0.5, 0.6, 0.7), Claim::Less), Verdict::Holds);
         // Nothing was measured.
-        assert_ne!(judge(&Ratio::of(&[], &[]), Claim::More), Verdict::Holds);
+        for claim in [Claim::More, Claim::Less, Claim::Same] {
+            assert_eq!(judge(&Ratio::of(&[], &[]), claim), Verdict::NothingMeasured);
+        }
     }
 }

@@ -1,5 +1,8 @@
 //! System 4: registered buffers.
 
+use std::path::Path;
+
+use crate::cleanup::TempDir;
 use crate::error::Result;
 use crate::lab::program::{FileRow, Lab};
 use crate::lab::ratio::{Claim, Ratio, judge};
@@ -31,29 +34,15 @@ fn reads(lab: &Lab) -> Result<Findings> {
     matrix(lab, "randread")
 }
 
-/// The lab's file on tmpfs, removed when dropped.
-struct InMemory(String);
-
-impl InMemory {
-    fn new() -> InMemory {
-        InMemory(format!("/dev/shm/ringdb-lab-{}", std::process::id()))
-    }
-}
-
-impl Drop for InMemory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn matrix(lab: &Lab, mode: &str) -> Result<Findings> {
-    let memory = InMemory::new();
+    let memory = TempDir::new_in(Path::new("/dev/shm"), "ringdb-lab-")?;
+    let in_memory = memory.path().join("file").display().to_string();
     // Every request on both sides is one of the ring: READ and READ_FIXED, WRITE and WRITE_FIXED.
     let engine = "io_uring?queue_always";
     let mut rows = Vec::new();
     let mut judged = Ratio::of(&[], &[]);
     for (place, file, args) in [
-        ("tmpfs", memory.0.clone(), ["--size", "256MiB"].as_slice()),
+        ("tmpfs", in_memory, ["--size", "256MiB"].as_slice()),
         ("disk, direct", lab.path("file"), &["--size", "256MiB", "--direct"]),
     ] {
         let all = lab.matrix(&file, engine, args)?;
