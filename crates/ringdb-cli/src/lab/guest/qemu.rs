@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::images::Images;
-use super::job::{Machine, Results};
+use super::job::{Bus, Machine, Results};
 use super::parcel::{self, Content, RESULTS_BYTES};
 use crate::error::{Failure, Result, at, failed};
 
@@ -122,9 +122,13 @@ fn line(images: &Images, machine: &Machine, dir: &Path) -> Result<Vec<OsString>>
         add("-device", format!("virtio-blk-pci,drive={serial},serial={serial}").into());
     }
     for disk in &machine.disks {
-        let (serial, queues) = (disk.serial, disk.queues);
+        let serial = disk.serial;
         add("-drive", drive(serial, &dir.join(serial), "cache=unsafe")?);
-        add("-device", format!("nvme,drive={serial},serial={serial},max_ioqpairs={queues}").into());
+        let device = match disk.bus {
+            Bus::Nvme(queues) => format!("nvme,drive={serial},serial={serial},max_ioqpairs={queues}"),
+            Bus::Virtio => format!("virtio-blk-pci,drive={serial},serial={serial}"),
+        };
+        add("-device", device.into());
     }
     line.extend(["-nodefaults".into(), "-no-reboot".into()]);
     Ok(line)

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::images::Kernel;
-use super::super::job::{Check, Findings, Job, Machine, Results, tail};
+use super::super::job::{Bus, Check, Disk, Findings, Job, Machine, Results, tail};
 use crate::error::Result;
 
 pub const JOB: Job = Job {
@@ -22,7 +22,12 @@ const ALL: &str = "posix,libaio,io_uring";
 fn machines() -> Vec<Machine> {
     let with = |kernel, cpus, polls, set: &[(&'static str, &str)]| {
         let variables = set.iter().map(|(name, value)| (*name, (*value).to_string())).collect();
-        Machine { variables, memory_mib: 3072, seconds: 900, ..Machine::new(kernel, cpus, polls) }
+        let disks = vec![
+            Disk { serial: "test", mib: 1024, bus: Bus::Virtio },
+            Disk { serial: "nvme", mib: 64, bus: Bus::Nvme(cpus + polls) },
+        ];
+        let machine = Machine::new(kernel, cpus, polls);
+        Machine { variables, disks, memory_mib: 3072, seconds: 2400, ..machine }
     };
     let mut all = Vec::new();
     for kernel in Kernel::ALL {
@@ -42,7 +47,7 @@ fn judge(machine: &Machine, results: &Results) -> Result<Findings> {
     let clean = results.text("conformance.status").trim() == "0" && summary.is_some();
     let found = match (clean, summary) {
         (true, Some(line)) => line.to_string(),
-        _ => tail(&output, 12),
+        _ => format!("{} {}", reasons(&output), tail(&output, 12)),
     };
     let mut checks = vec![Check::new("every case of the conformance suite passes", clean, found)];
     let stores = results.json_lines("stores.json")?;
@@ -61,6 +66,13 @@ fn judge(machine: &Machine, results: &Results) -> Result<Findings> {
     }
     let data = json!({ "summary": summary, "skipped": skipped, "stores": stores });
     Ok(Findings { checks, data })
+}
+
+/// The first panics of the suite, each with its message, which stands in the line below.
+fn reasons(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    let panics = lines.windows(2).filter(|w| w[0].contains("panicked at")).take(4);
+    panics.flatten().copied().collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -89,5 +101,7 @@ mod tests {
         assert!(!run(last, "0\n", &stores.replace("status\": 0", "status\": 4")));
         assert!(!run(last, "0\n", stores.split_once('\n').unwrap().1));
         assert!(judge(machine, &results(&[("stores.json", "oops")])).is_err());
+        let text = "ok\nthread 'main' panicked at a.rs:1:\nno completion\nstack\n";
+        assert_eq!(reasons(text), "thread 'main' panicked at a.rs:1:\nno completion");
     }
 }

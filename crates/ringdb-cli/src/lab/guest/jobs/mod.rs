@@ -1,6 +1,7 @@
 //! The jobs.
 
 mod conformance;
+mod coop;
 mod doctor;
 mod iopoll;
 
@@ -13,5 +14,5 @@ pub const PRELUDE: &str = include_str!("prelude.sh");
 pub const NOT_HERE: i32 = 99;
 
 pub fn all() -> Vec<Job> {
-    vec![doctor::JOB, conformance::JOB, iopoll::JOB]
+    vec![doctor::JOB, conformance::JOB, iopoll::JOB, coop::JOB]
 }
