@@ -189,6 +189,9 @@ int32_t ringdb_options_set_log_segment_bytes(ringdb_options *options, uint64_t b
 int32_t ringdb_options_set_table_bytes(ringdb_options *options, uint64_t bytes, ringdb_error *err);
 /* The manifest is rewritten when it is this large: 4 MiB. */
 int32_t ringdb_options_set_manifest_bytes(ringdb_options *options, uint64_t bytes, ringdb_error *err);
+/* Of gets, seeks and writes that do not wait for the device, one in so many is timed (ringdb_stats, ringdb_metrics): 64;
+ * 0: none. */
+int32_t ringdb_options_set_time_one_in(ringdb_options *options, uint32_t n, ringdb_error *err);
 /* Flags, 0 or 1: read tables past the page cache (0), make a store that is missing (1), recover what precedes damage
  * in the log (0), serve the store by a Unix socket in its directory, for the ringdb command (1). */
 int32_t ringdb_options_set_direct_reads(ringdb_options *options, int32_t yes, ringdb_error *err);
@@ -575,6 +578,9 @@ int32_t ringdb_wait_idle(const ringdb_db *db, ringdb_error *err);
 int32_t ringdb_checkpoint(const ringdb_db *db, const char *path, ringdb_error *err);
 /* Counters and sizes, as JSON text. */
 int32_t ringdb_stats(const ringdb_db *db, ringdb_value **out, ringdb_error *err);
+/* The same and more as text for Prometheus, to be served as "text/plain; version=0.0.4; charset=utf-8"; if `open_metrics`
+ * is 1 (else 0), as "application/openmetrics-text; version=1.0.0; charset=utf-8". Nothing is read from the disk. */
+int32_t ringdb_metrics(const ringdb_db *db, int32_t open_metrics, ringdb_value **out, ringdb_error *err);
 /* Reads every byte and checks every checksum, order and reference: 0 if all is well, 1 if something is wrong.
  * `*report`, unless `report` is NULL, gets what, as JSON text. */
 int32_t ringdb_verify(const ringdb_db *db, ringdb_value **report, ringdb_error *err);

@@ -191,6 +191,7 @@ class options {
     options &log_segment_bytes(std::uint64_t n) { return set(ringdb_options_set_log_segment_bytes, n); }
     options &table_bytes(std::uint64_t n) { return set(ringdb_options_set_table_bytes, n); }
     options &manifest_bytes(std::uint64_t n) { return set(ringdb_options_set_manifest_bytes, n); }
+    options &time_one_in(std::uint32_t n) { return set(ringdb_options_set_time_one_in, n); }
     options &direct_reads(bool yes) { return set(ringdb_options_set_direct_reads, yes); }
     options &create_if_missing(bool yes) { return set(ringdb_options_set_create_if_missing, yes); }
     options &recover_damaged_log(bool yes) { return set(ringdb_options_set_recover_damaged_log, yes); }
@@ -1001,6 +1002,13 @@ class db : public keyspace {
     std::string stats() const {
         return value(detail::made<ringdb_value>(
                          [&](ringdb_value **place, ringdb_error *e) { return ringdb_stats(owner_.get(), place, e); }))
+            .str();
+    }
+    // Text for Prometheus, or OpenMetrics.
+    std::string metrics(bool open_metrics = false) const {
+        return value(detail::made<ringdb_value>([&](ringdb_value **place, ringdb_error *e) {
+                   return ringdb_metrics(owner_.get(), open_metrics, place, e);
+               }))
             .str();
     }
     // Whether all is well, and a report as JSON text.

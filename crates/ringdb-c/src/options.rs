@@ -149,6 +149,7 @@ setters! {
     ringdb_options_set_log_segment_bytes, with_log_segment_bytes: u64, Ok;
     ringdb_options_set_table_bytes, with_table_bytes: u64, Ok;
     ringdb_options_set_manifest_bytes, with_manifest_bytes: u64, Ok;
+    ringdb_options_set_time_one_in, with_time_one_in: u32, Ok;
     ringdb_options_set_direct_reads, with_direct_reads: i32, |n| args::flag(n, "direct_reads");
     ringdb_options_set_create_if_missing, with_create_if_missing: i32, |n| args::flag(n, "create_if_missing");
     ringdb_options_set_recover_damaged_log, with_recover_damaged_log: i32, |n| args::flag(n, "recover_damaged_log");

@@ -94,6 +94,28 @@ pub unsafe extern "C" fn ringdb_stats(
     })
 }
 
+/// Counters as text for Prometheus.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_metrics(
+    db: *const ringdb_db,
+    open_metrics: i32,
+    out: *mut *mut ringdb_value,
+    err: *mut ringdb_error,
+) -> i32 {
+    guard(err, || {
+        let (open, out) = (args::flag(open_metrics, "open_metrics")?, args::out(out)?);
+        // SAFETY: the header's contract.
+        let db = unsafe { args::handle(db, "store")? };
+        // Which tells of a store that is closed, or a parent's.
+        db.db.keyspaces().map_err(failed)?;
+        let metrics = db.db.metrics();
+        let text = if open { metrics.open_metrics() } else { metrics.prometheus() };
+        // SAFETY: not NULL, so a place of the caller.
+        unsafe { out.write(ringdb_value::text(text)) };
+        Ok(OK)
+    })
+}
+
 /// Gives a report to the caller, who may not want it.
 ///
 /// # Safety

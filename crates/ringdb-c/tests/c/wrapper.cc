@@ -96,6 +96,9 @@ void the_calls_that_wait(const std::string &uri, const std::string &dir) {
 
     db.flush(), db.compact(), db.compact("a", "b"), db.wait_idle(), db.sync();
     CHECK(db.verify().first && db.stats().find("\"table_entries\"") != std::string::npos);
+    const auto scraped = db.metrics(), open = db.metrics(true);
+    CHECK(scraped.find("# TYPE ringdb_write_batches_total counter\n") != std::string::npos);
+    CHECK(scraped.find("# EOF") == std::string::npos && open.rfind("\n# EOF\n") == open.size() - 7);
     db.checkpoint(dir + "/copy");
     CHECK(ringdb::db::open_read_only(dir + "/copy", small(uri)).contains("c"));
     CHECK(db.drop_keyspace("users") && !db.drop_keyspace("users"));
@@ -121,6 +124,7 @@ void what_is_wrong_is_thrown(const std::string &uri, const std::string &dir) {
         .table_bytes(1 << 20);
     o.log_segment_bytes(1 << 20)
         .manifest_bytes(1 << 20)
+        .time_one_in(16)
         .recover_damaged_log(false)
         .socket(false)
         .create_if_missing(false)
