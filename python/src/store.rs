@@ -460,6 +460,16 @@ impl Db {
         Ok(pythonize(py, &stats)?)
     }
 
+    #[pyo3(signature = (*, open_metrics=false))]
+    fn metrics(&self, py: Python<'_>, open_metrics: bool) -> PyResult<String> {
+        call(py, || {
+            // Which tells of a store that is closed, or a parent's.
+            self.db.keyspaces()?;
+            let metrics = self.db.metrics();
+            Ok(if open_metrics { metrics.open_metrics() } else { metrics.prometheus() })
+        })
+    }
+
     /// A second time it does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         match py.detach(|| ringdb::Db::clone(&self.db).close()) {

@@ -202,6 +202,23 @@ def test_what_was_written_is_there_later(path, tmp_path):
                 db[b"c"] = b"3"
 
 
+@pytest.mark.parametrize("time_one_in", [0, 1])
+def test_metrics(path, time_one_in):
+    with ringdb.open(path, time_one_in=time_one_in) as db:
+        db[b"a"] = b"1"
+        for _ in range(3):
+            assert db[b"a"] == b"1"
+        text, open_metrics = db.metrics(), db.metrics(open_metrics=True)
+    samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert samples[f'ringdb_write_batches_total{{store="{path}"}}'] == "1"
+    gets = samples[f'ringdb_operation_seconds_count{{store="{path}",operation="get"}}']
+    assert gets == str(3 * time_one_in)
+    assert "# TYPE ringdb_write_batches_total counter\n" in text and "# EOF" not in text
+    assert "# TYPE ringdb_write_batches counter\n" in open_metrics and open_metrics.endswith("\n# EOF\n")
+    with pytest.raises(ringdb.ClosedError):
+        db.metrics()
+
+
 def test_errors_say_what_to_do(path, tmp_path):
     with pytest.raises(ringdb.NoStoreError):
         ringdb.open(path, create_if_missing=False)

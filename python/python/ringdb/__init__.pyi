@@ -55,6 +55,7 @@ def open(
     log_segment_bytes: int | str = ...,
     table_bytes: int | str = ...,
     manifest_bytes: int | str = ...,
+    time_one_in: int = ...,
     direct_reads: bool = ...,
     create_if_missing: bool = ...,
     recover_damaged_log: bool = ...,
@@ -215,6 +216,8 @@ class Db(Writer):
     def backup(self, path: str | PathLike[str]) -> dict[str, Any]: ...
     def verify(self) -> dict[str, Any]: ...
     def stats(self) -> dict[str, Any]: ...
+    def metrics(self, *, open_metrics: bool = False) -> str:
+        """What the store counts, as text for Prometheus, or for OpenMetrics."""
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
