@@ -471,55 +471,6 @@ static void options_as_text(void) {
     ringdb_options_free(o);
 }
 
-/* Whether one line of `text` begins and ends so. */
-static int has_line(const char *text, const char *begin, const char *end) {
-    const size_t b = strlen(begin), n = strlen(end);
-    for (const char *line = text, *stop; *line; line = stop + 1) {
-        size_t len;
-        stop = strchr(line, '\n');
-        CHECK(stop != NULL);
-        len = (size_t)(stop - line);
-        if (len >= b + n && strncmp(line, begin, b) == 0 && strncmp(stop - n, end, n) == 0)
-            return 1;
-    }
-    return 0;
-}
-
-static void metrics(void) {
-    /* Timed: each get, or none. */
-    for (uint32_t one_in = 0; one_in < 2; one_in++) {
-        const char *of_gets = "ringdb_operation_seconds_count{store=", *batches = "ringdb_write_batches_total{store=";
-        ringdb_options *o = small(uri);
-        ringdb_db *db = NULL, *users = NULL;
-        ringdb_value *text = NULL;
-        OK(ringdb_options_set_time_one_in(o, one_in, &e));
-        OK(ringdb_open(in_dir(one_in ? "timed" : "untimed"), o, &db, &e));
-        OK(ringdb_keyspace(db, "users", &users, &e));
-        put(db, "a", "1"), put(users, "b", "2");
-        CHECK(has(db, "a", "1") && has(db, "a", "1") && has(users, "b", "2"));
-        /* Of the whole store, whichever handle it is. */
-        OK(ringdb_metrics(users, 0, &text, &e));
-        CHECK(has_line(ringdb_value_data(text), "# TYPE ringdb_write_batches_total counter", ""));
-        CHECK(has_line(ringdb_value_data(text), batches, "} 2"));
-        /* Each look is a get, a get into a buffer, and a multi_get. */
-        CHECK(has_line(ringdb_value_data(text), of_gets, one_in ? ",operation=\"get\"} 6" : ",operation=\"get\"} 0"));
-        CHECK(strstr(ringdb_value_data(text), "# EOF") == NULL);
-        ringdb_value_free(text);
-        OK(ringdb_metrics(db, 1, &text, &e));
-        CHECK(has_line(ringdb_value_data(text), "# TYPE ringdb_write_batches counter", ""));
-        CHECK(strcmp((const char *)ringdb_value_data(text) + ringdb_value_len(text) - 6, "# EOF\n") == 0);
-        ringdb_value_free(text), text = NULL;
-        INVALID(ringdb_metrics(db, 2, &text, &e));
-        INVALID(ringdb_metrics(db, 0, NULL, &e));
-        INVALID(ringdb_metrics(NULL, 0, &text, &e));
-        OK(ringdb_close(db, &e));
-        FAILS(RINGDB_CLOSED, ringdb_metrics(db, 0, &text, &e));
-        CHECK(text == NULL);
-        ringdb_release(users), ringdb_release(db), ringdb_options_free(o);
-    }
-    INVALID(ringdb_options_set_time_one_in(NULL, 1, &e));
-}
-
 static void upkeep(void) {
     ringdb_db *db = open_store(uri, dir, "upkeep"), *copy = NULL, *reader = NULL;
     ringdb_value *text = NULL;
@@ -573,6 +524,55 @@ static void upkeep(void) {
     copy = open_store(uri, dir, "saved");
     CHECK(has(copy, "k1999", "a value that takes some room on the disk"));
     ringdb_release(copy);
+}
+
+/* Whether one line of `text` begins and ends so. */
+static int has_line(const char *text, const char *begin, const char *end) {
+    const size_t b = strlen(begin), n = strlen(end);
+    for (const char *line = text, *stop; *line; line = stop + 1) {
+        size_t len;
+        stop = strchr(line, '\n');
+        CHECK(stop != NULL);
+        len = (size_t)(stop - line);
+        if (len >= b + n && strncmp(line, begin, b) == 0 && strncmp(stop - n, end, n) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+static void metrics(void) {
+    /* Timed: each get, or none. */
+    for (uint32_t one_in = 0; one_in < 2; one_in++) {
+        const char *of_gets = "ringdb_operation_seconds_count{store=", *batches = "ringdb_write_batches_total{store=";
+        ringdb_options *o = small(uri);
+        ringdb_db *db = NULL, *users = NULL;
+        ringdb_value *text = NULL;
+        OK(ringdb_options_set_time_one_in(o, one_in, &e));
+        OK(ringdb_open(in_dir(one_in ? "timed" : "untimed"), o, &db, &e));
+        OK(ringdb_keyspace(db, "users", &users, &e));
+        put(db, "a", "1"), put(users, "b", "2");
+        CHECK(has(db, "a", "1") && has(db, "a", "1") && has(users, "b", "2"));
+        /* Of the whole store, whichever handle it is. */
+        OK(ringdb_metrics(users, 0, &text, &e));
+        CHECK(has_line(ringdb_value_data(text), "# TYPE ringdb_write_batches_total counter", ""));
+        CHECK(has_line(ringdb_value_data(text), batches, "} 2"));
+        /* Each look is a get, a get into a buffer, and a multi_get. */
+        CHECK(has_line(ringdb_value_data(text), of_gets, one_in ? ",operation=\"get\"} 6" : ",operation=\"get\"} 0"));
+        CHECK(strstr(ringdb_value_data(text), "# EOF") == NULL);
+        ringdb_value_free(text);
+        OK(ringdb_metrics(db, 1, &text, &e));
+        CHECK(has_line(ringdb_value_data(text), "# TYPE ringdb_write_batches counter", ""));
+        CHECK(strcmp((const char *)ringdb_value_data(text) + ringdb_value_len(text) - 6, "# EOF\n") == 0);
+        ringdb_value_free(text), text = NULL;
+        INVALID(ringdb_metrics(db, 2, &text, &e));
+        INVALID(ringdb_metrics(db, 0, NULL, &e));
+        INVALID(ringdb_metrics(NULL, 0, &text, &e));
+        OK(ringdb_close(db, &e));
+        FAILS(RINGDB_CLOSED, ringdb_metrics(db, 0, &text, &e));
+        CHECK(text == NULL);
+        ringdb_release(users), ringdb_release(db), ringdb_options_free(o);
+    }
+    INVALID(ringdb_options_set_time_one_in(NULL, 1, &e));
 }
 
 static void after_the_end(void) {
@@ -671,8 +671,8 @@ int main(int argc, char **argv) {
     ranges_and_swaps();
     transactions();
     options_as_text();
-    metrics();
     upkeep();
+    metrics();
     after_the_end();
     nothing_is_refused();
     printf("passed\n");
