@@ -1,5 +1,6 @@
 //! [`Io`]: the handle through which everything is opened, and [`Queue`], the way to overlap.
 
+use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,12 +23,25 @@ use crate::stats::IoStats;
 #[derive(Clone)]
 pub struct Io {
     engine: Arc<dyn Engine>,
+    context: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Io {
     /// An engine made by the caller.
     pub fn from_engine(engine: Arc<dyn Engine>) -> Io {
-        Io { engine }
+        Io { engine, context: None }
+    }
+
+    /// The same engine with something of the caller's: it goes along with this handle and its clones to whoever opens
+    /// files through them. The engine knows nothing of it. It takes the place of what was there.
+    #[must_use]
+    pub fn with_context<T: Any + Send + Sync>(&self, context: Arc<T>) -> Io {
+        Io { engine: self.engine.clone(), context: Some(context) }
+    }
+
+    /// What [`Io::with_context`] has attached, if it is a `T`.
+    pub fn context<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.context.as_ref()?.downcast_ref()
     }
 
     /// What this engine is and why it was chosen.
