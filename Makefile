@@ -250,9 +250,10 @@ real-crashes: ## Power cuts, full disks and limits on loop-mounted ext4, xfs and
 	RINGDB_REAL_ROUNDS=20 $(CARGO) test --release --locked -p ringdb --test real_crash
 
 .PHONY: freeze-format
-freeze-format: ## Make testdata/formats/v2 anew: only while format version 2 has not been released
-	rm -rf testdata/formats/v2
+freeze-format: ## Make testdata/formats/v2 and v3 anew: only while these versions have not been released
+	rm -rf testdata/formats/v2 testdata/formats/v3
 	$(CARGO) run --locked -p ringdb --example freeze_format testdata/formats/v2
+	$(CARGO) run --locked -p ringdb --features encryption --example freeze_format testdata/formats/v3
 
 .PHONY: budget
 budget: ## Every workload in a memory cgroup of the budget and 64 MiB: 256 MiB, 5 million keys (needs root)

@@ -45,6 +45,8 @@ pub enum Request {
         /// The first key that is not meant any more.
         to: Option<Vec<u8>>,
     },
+    /// `Db::rewrite`: as for `compact`.
+    Rewrite,
     /// `Db::checkpoint`.
     Checkpoint {
         /// The new directory.
@@ -210,6 +212,7 @@ mod tests {
             Just(Request::Flush),
             (any::<Option<String>>(), proptest::option::of(bytes()), proptest::option::of(bytes()))
                 .prop_map(|(keyspace, from, to)| Request::Compact { keyspace, from, to }),
+            Just(Request::Rewrite),
             bytes().prop_map(|to| Request::Checkpoint { to }),
             (bytes(), any::<Option<u32>>()).prop_map(|(to, keep)| Request::Backup { to, keep }),
         ]

@@ -40,6 +40,9 @@ fn main() {
             .with_cache_bytes(8 << 20)
             .with_memtable_bytes(1 << 20)
             .with_log_segment_bytes(64 << 10);
+        // Version 3 is that of encrypted stores.
+        #[cfg(feature = "encryption")]
+        let o = o.with_encryption(content::keys());
         Db::open(&dir, o.with_compression(c).with_last_level_compression(Compression::Zstd)).unwrap()
     };
     let p = content::parts();

@@ -82,6 +82,16 @@ pub enum Error {
         /// The newest known here.
         newest: u32,
     },
+    /// A file is encrypted with a key that is not to be had, or is another one than was given.
+    #[error("{} is encrypted with key {key}: {detail}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// The number of the key.
+        key: u32,
+        /// What is wrong.
+        detail: String,
+    },
     /// A wrong argument.
     #[error("{0}")]
     Invalid(String),

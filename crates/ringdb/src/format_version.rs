@@ -6,6 +6,8 @@
 pub(crate) enum FormatVersion {
     V1 = 1,
     V2 = 2,
+    /// What is encrypted.
+    V3 = 3,
 }
 
 /// What a number that a file names as its version means here.
@@ -19,8 +21,10 @@ pub(crate) enum Named {
 }
 
 impl FormatVersion {
-    /// The newest that is read, and that of the manifest of a store which was opened for writing.
-    pub const NEWEST: FormatVersion = FormatVersion::V2;
+    /// The newest that is read.
+    pub const NEWEST: FormatVersion = FormatVersion::V3;
+    /// That of the manifest of a store which was opened for writing without encryption.
+    pub const WRITTEN: FormatVersion = FormatVersion::V2;
 
     /// The number in files.
     pub fn number(self) -> u32 {
@@ -33,6 +37,7 @@ impl FormatVersion {
             0 => Named::Never,
             1 => Named::Known(FormatVersion::V1),
             2 => Named::Known(FormatVersion::V2),
+            3 => Named::Known(FormatVersion::V3),
             newer => Named::Newer(newer),
         }
     }

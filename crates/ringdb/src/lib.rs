@@ -102,6 +102,7 @@ mod options;
 mod purpose;
 mod ranges;
 mod salvage;
+mod seal;
 mod settings;
 #[cfg(all(not(shuttle), feature = "sim"))]
 pub mod sim;
@@ -130,6 +131,11 @@ pub use operator::MergeOperator;
 pub use options::{Compression, Durability, KeyspaceOptions, Options, ReadOptions, WriteOptions};
 pub use purpose::NAMES as IO_PURPOSES;
 pub use salvage::{SalvageLoss, SalvageOptions, SalvageReport, salvage};
+#[cfg(feature = "encryption")]
+pub use seal::{
+    provider::{EncryptionKey, KeyError, KeyProvider},
+    static_keys::StaticKeys,
+};
 pub use stats::{
     DamagedTable, KeyspaceSettings, LevelStats, OperationLatency, Progress, RunningCompaction, Stats,
     TableInfo, VerifyOptions, VerifyProblem, VerifyReport,

@@ -12,6 +12,7 @@ use crate::compaction_filter::CompactionFilter;
 use crate::compaction_filter::registry::FilterRegistry;
 use crate::operator::MergeOperator;
 use crate::operator::registry::Registry;
+use crate::seal::provider::Provider;
 
 pub use calls::{ReadOptions, WriteOptions};
 pub use keyspace::KeyspaceOptions;
@@ -133,6 +134,8 @@ pub struct Options {
     operators: Registry,
     /// Compaction filters.
     filters: FilterRegistry,
+    /// Who gives encryption keys.
+    keys: Provider,
 }
 
 impl Default for Options {
@@ -159,6 +162,7 @@ impl Default for Options {
             given: 0,
             operators: Registry::default(),
             filters: FilterRegistry::default(),
+            keys: Provider::default(),
         }
     }
 }
@@ -210,6 +214,9 @@ macro_rules! fields {
                 let mut all = below;
                 all.operators.extend(self.operators.clone());
                 all.filters.extend(self.filters.clone());
+                if self.keys.0.is_some() {
+                    all.keys = self.keys.clone();
+                }
                 if self.has(Field::io) || self.io != default.io {
                     all = all.with_io(self.io.clone());
                 }
@@ -301,6 +308,23 @@ impl Options {
     /// The compaction filters that are registered.
     pub(crate) fn filters(&self) -> &FilterRegistry {
         &self.filters
+    }
+
+    /// Encrypts what this open writes: tables, log and manifest, with the provider's current key; and reads what is
+    /// encrypted. A store that was not encrypted, or with another key, is read as it is, and written anew bit by bit
+    /// by compactions; all at once by [`crate::Db::rewrite`]. Nothing of it is remembered: each open needs it.
+    ///
+    /// See [`crate::StaticKeys`] for an example.
+    #[cfg(feature = "encryption")]
+    #[must_use]
+    pub fn with_encryption(mut self, keys: impl crate::KeyProvider) -> Self {
+        self.keys = Provider(Some(Arc::new(keys)));
+        self
+    }
+
+    /// Who gives encryption keys.
+    pub(crate) fn keys(&self) -> &Provider {
+        &self.keys
     }
 
     fn give(mut self, field: Field) -> Self {

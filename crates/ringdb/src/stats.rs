@@ -29,6 +29,10 @@ pub struct Stats {
     pub io_reasons: Vec<String>,
     /// Whether the store is served by the socket in its directory: "on", "off", or "off: " and why.
     pub socket: String,
+    /// The number of the key that this open encrypts with; `None` if it does not, or only reads.
+    pub encryption_key: Option<u32>,
+    /// How many tables need each encryption key, by its number; 0: those that are not encrypted.
+    pub tables_by_key: Vec<(u32, u64)>,
     /// The settings in force for the tables of each keyspace, the default one's, which are the store's, first.
     pub settings: Vec<KeyspaceSettings>,
     /// Levels with at least one table, and level 0.
@@ -225,6 +229,8 @@ pub struct TableInfo {
     pub from: String,
     /// The last key, likewise.
     pub to: String,
+    /// The number of the key that it is encrypted with.
+    pub encryption_key: Option<u32>,
 }
 
 /// A table that cannot be read, wholly or in part.

@@ -44,7 +44,7 @@ pub const ORDERS: &[Order] = &[
             "sim",
             "sync error",
             "stop key",
-            "store_dir operator expiry compaction_filter",
+            "store_dir operator expiry compaction_filter seal",
             "options",
             "stats",
             "insight",
@@ -65,7 +65,7 @@ pub const ORDERS: &[Order] = &[
         layers: &[
             "error",
             "cleanup coding out",
-            "engine",
+            "engine keys",
             "store",
             "bench",
             "fileperf demo",

@@ -19,6 +19,7 @@ use crate::cache::Charge;
 use crate::files::FileKind;
 use crate::key::{Kind, Seq};
 use crate::operator::registry::Operator;
+use crate::seal::ring;
 use crate::settings::SettingsMap;
 use crate::table::Reads;
 use crate::table::meta::TableMeta;
@@ -106,6 +107,7 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
             most_keys: (level == 0 && settings.regions() == 1).then_some(most_entries),
             most_hashes: Memory::of(o).hashes(),
             reads: Reads::from_option(o.direct_reads),
+            seal: None,
             purpose,
         };
         Outputs {
@@ -187,7 +189,9 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
         let id = self.store.new_file_number();
         let path = FileKind::Table(id).path(self.store.dir());
         self.pending.files.push(path.clone());
-        let writer = TableWriter::create(self.store.io(), &path, id, self.options)?;
+        let seal = ring::for_writing(self.store.io())?;
+        let options = TableOptions { seal, ..self.options.clone() };
+        let writer = TableWriter::create(self.store.io(), &path, id, options)?;
         Ok(self.writer.insert(writer))
     }
 

@@ -103,22 +103,28 @@ struct Request {
     seq: Seq,
     /// What had expired when it was begun goes; not what expires meanwhile, so that it comes to an end.
     now: u64,
-    /// Of the keyspaces in the range when it was begun; tables with lower numbers have not passed them.
-    filters: Option<(Arc<FilterMap>, u64)>,
+    /// Every table of the range is to be written anew.
+    rewrite: bool,
+    /// Of the keyspaces in the range when it was begun.
+    filters: Option<Arc<FilterMap>>,
+    /// Tables with lower numbers have not passed the filters, or were not written anew.
+    unpassed_below: u64,
     begun: bool,
 }
 
 impl Request {
     /// To be called when its turn has come. False: what is running has to end first. It may write tables that did not
-    /// pass the filters of now.
+    /// pass the filters of now, or are not written as it would be now.
     fn begin<T: CompactionEnv>(&mut self, store: &T, now: u64, running: bool) -> bool {
         if !self.begun {
             let filters = store.filters().and_then(Filters::now);
-            let filters = filters.filter(|f| f.reach(&self.from, self.to.as_deref()));
-            if filters.is_some() && running {
-                return false;
+            self.filters = filters.filter(|f| f.reach(&self.from, self.to.as_deref()));
+            if self.rewrite || self.filters.is_some() {
+                if running {
+                    return false;
+                }
+                self.unpassed_below = store.new_file_number();
             }
-            self.filters = filters.map(|f| (f, store.new_file_number()));
             (self.now, self.begun) = (now, true);
         }
         true
@@ -126,9 +132,9 @@ impl Request {
 
     /// What its compactions are picked by.
     fn context(&self, context: &PickContext) -> PickContext {
-        let (filters, unpassed_below) = self.filters.clone().unzip();
-        let unpassed_below = unpassed_below.unwrap_or(0);
-        PickContext { now: self.now.min(context.now), filters, unpassed_below, ..context.clone() }
+        let (filters, unpassed_below) = (self.filters.clone(), self.unpassed_below);
+        let now = self.now.min(context.now);
+        PickContext { now, filters, rewrite: self.rewrite, unpassed_below, ..context.clone() }
     }
 }
 
@@ -329,8 +335,8 @@ impl Scheduler {
     }
 
     /// Brings everything between two internal keys (ends included; `None`: no end) that was written up to `seq`
-    /// and flushed into the last level.
-    pub fn compact_range(&self, from: &[u8], to: Option<&[u8]>, seq: Seq) -> Result<()> {
+    /// and flushed into the last level; with `rewrite`, no table of it stays as it is.
+    pub fn compact_range(&self, from: &[u8], to: Option<&[u8]>, seq: Seq, rewrite: bool) -> Result<()> {
         let id = {
             let mut state = lock(&self.work);
             let id = state.next_request;
@@ -341,7 +347,9 @@ impl Scheduler {
                 to: to.map(<[u8]>::to_vec),
                 seq,
                 now: u64::MAX,
+                rewrite,
                 filters: None,
+                unpassed_below: 0,
                 begun: false,
             });
             id

@@ -80,10 +80,20 @@ impl Core {
         if from > to {
             return Ok(());
         }
-        w.scheduler.compact_range(&from, Some(&to), seq)?;
+        w.scheduler.compact_range(&from, Some(&to), seq, false)?;
         // Everything else is done.
         let last_too = matches!(range.1, Bound::Included(_));
         self.quarantine.damage_within(&from, &to, last_too).map_or(Ok(()), Err)
+    }
+
+    /// See [`crate::Db::rewrite`].
+    pub fn rewrite(&self) -> Result<()> {
+        let w = self.write_side()?;
+        self.health.check_writable()?;
+        self.flush()?;
+        w.scheduler.compact_range(&[], None, self.views.visible(), true)?;
+        let (first, last) = (key::bounds_of(0).0, key::bounds_of(u32::MAX - 1).1);
+        self.quarantine.damage_within(&first, &last, true).map_or(Ok(()), Err)
     }
 
     /// Ends the threads and gives up the lock. Nothing is flushed. Every call fails from then on.

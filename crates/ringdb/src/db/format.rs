@@ -11,6 +11,7 @@ use crate::format_version::FormatVersion;
 use crate::log::version_in_header;
 use crate::manifest::ManifestFile;
 use crate::purpose::RECOVERY;
+use crate::seal::ring::has_keys;
 use crate::table::version_in_footer;
 use crate::{Error, Result};
 
@@ -20,7 +21,7 @@ use crate::{Error, Result};
 pub struct FormatReport {
     /// The store's version: that of its manifest. Builds that know only older ones refuse the store.
     pub version: u32,
-    /// The newest version that this build knows, which a store has once it was opened for writing.
+    /// The version that the store has once this build has opened it for writing, with these options.
     pub newest: u32,
     /// The manifest in force, the log segments and the tables.
     pub files: Vec<FileFormat>,
@@ -55,9 +56,11 @@ pub(super) fn report(io: &Io, dir: &Path) -> Result<FormatReport> {
     };
     own.sort_unstable();
     let Some(loaded) = ManifestFile::load(io, dir)? else { return Err(no_store("its CURRENT has vanished")) };
+    // One that is not encrypted stays as it is.
+    let written = if has_keys(io) { FormatVersion::V3 } else { FormatVersion::WRITTEN };
     let mut all = FormatReport {
         version: loaded.version.number(),
-        newest: FormatVersion::NEWEST.number(),
+        newest: written.max(loaded.version).number(),
         files: Vec::new(),
     };
     for kind in own {

@@ -28,6 +28,7 @@ mod cover;
 mod delete_range;
 mod destroy;
 mod directory;
+mod encryption;
 mod estimate;
 mod expiring;
 mod export;
@@ -174,7 +175,7 @@ impl Db {
     /// [`crate::Error::NewerFormat`] if this build cannot read the store; [`crate::Error::NoStore`] if there is none;
     /// [`crate::Error::Corrupt`] if its manifest is damaged.
     pub fn format(path: impl AsRef<Path>, options: &Options) -> Result<FormatReport> {
-        format::report(&engine(&options.io)?, path.as_ref())
+        format::report(&options.open_io()?, path.as_ref())
     }
 
     /// Opens for reading only: beside a running writer, as of now; what the writer does later is seen after
@@ -425,7 +426,7 @@ impl Db {
         verify: &VerifyOptions,
     ) -> Result<VerifyReport> {
         options.validate()?;
-        let io = engine(&options.io)?;
+        let io = options.open_io()?;
         verify::verify_dir(&io, path.as_ref(), verify)
     }
 

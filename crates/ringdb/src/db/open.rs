@@ -40,6 +40,7 @@ use crate::key::Seq;
 use crate::log::{Log, LogOptions, LogWriter, Lost, Medium, NextNumber};
 use crate::manifest::{ManifestFile, ManifestState};
 use crate::memtable::{MemWriter, Memtable};
+use crate::seal::ring::with_keys;
 use crate::store_dir::StoreDir;
 use crate::sync::Mutex;
 use crate::table::{Reads, TableParts};
@@ -59,6 +60,7 @@ const SAME_ERROR: u32 = 4;
 impl Core {
     /// See [`crate::Db::open`].
     pub fn open(dir: &Path, options: Options, io: Io, env: Arc<dyn Env>) -> Result<Arc<Core>> {
+        let io = with_keys(&io, options.keys());
         let no_store = |detail: &str| Error::NoStore { path: dir.to_path_buf(), detail: detail.into() };
         match look(&io, dir)? {
             DirState::Nothing if !options.create_if_missing => {
@@ -89,6 +91,7 @@ impl Core {
 
     /// See [`crate::Db::open_read_only`].
     pub fn open_read_only(dir: &Path, options: Options, io: Io, env: Arc<dyn Env>) -> Result<Arc<Core>> {
+        let io = with_keys(&io, options.keys());
         until_believed(dir, &*env, || try_read_only(dir, options.clone(), &io, &env))
     }
 }

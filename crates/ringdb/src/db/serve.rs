@@ -64,7 +64,10 @@ impl Weakly {
             Request::Look => look(&core)?,
             Request::Metrics { open_metrics } => metrics(&core, open_metrics),
             Request::Flush => core.flush().map(|()| json!({}))?,
-            Request::Compact { keyspace, from, to } => compact(&core, keyspace, from, to)?,
+            Request::Compact { keyspace, from, to } => {
+                compacted(&core, || compact(&core, keyspace, from, to))?
+            }
+            Request::Rewrite => compacted(&core, || core.rewrite())?,
             Request::Checkpoint { to } => core.checkpoint(&absolute(to)?).map(|()| json!({}))?,
             Request::Backup { to, keep } => {
                 let mut options = BackupOptions::default().with_progress(progress);
@@ -119,12 +122,7 @@ fn absolute(path: Vec<u8>) -> Result<PathBuf> {
     }
 }
 
-fn compact(
-    core: &Core,
-    keyspace: Option<String>,
-    from: Option<Vec<u8>>,
-    to: Option<Vec<u8>>,
-) -> Result<Value> {
+fn compact(core: &Core, keyspace: Option<String>, from: Option<Vec<u8>>, to: Option<Vec<u8>>) -> Result<()> {
     let bounds = (
         from.as_deref().map_or(Bound::Unbounded, Bound::Included),
         to.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
@@ -135,8 +133,13 @@ fn compact(
             .existing_keyspace(&name)?
             .ok_or_else(|| Error::Invalid(format!("no keyspace '{name}' in this store")))?,
     };
+    core.compact_range(&keyspace, bounds)
+}
+
+/// What a compaction by `work` has done.
+fn compacted(core: &Core, work: impl FnOnce() -> Result<()>) -> Result<Value> {
     let before = core.stats();
-    core.compact_range(&keyspace, bounds)?;
+    work()?;
     let after = core.stats();
     Ok(json!({
         "table_bytes_before": before.table_bytes, "table_bytes_after": after.table_bytes,

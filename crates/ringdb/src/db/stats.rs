@@ -1,6 +1,7 @@
 //! The store's own account of itself.
 
 use crate::sync::atomic::Ordering::Relaxed;
+use std::collections::BTreeMap;
 
 use super::Db;
 use super::core::Core;
@@ -8,9 +9,10 @@ use crate::compaction::pick::{Reason, targets};
 use crate::compaction::scheduler::{Scheduler, Settings};
 use crate::compaction_filter::registry::Filters;
 use crate::key;
+use crate::seal::ring::written_with;
 use crate::stats::{LevelStats, Stats, TableInfo};
 use crate::sync::lock;
-use crate::table::TableMeta;
+use crate::table::{Table, TableMeta};
 
 impl Db {
     /// The tables of the tree, level by level.
@@ -56,6 +58,7 @@ impl Core {
             cache_misses: cache.misses,
             filter_negatives: cache.filter_negatives,
             async_page_cache_reads: self.odds.hits(),
+            encryption_key: written_with(&self.io),
             settings: self.keyspaces.all_settings(),
             socket: self.served.tell(),
             recovered_damage: lock(&self.recovered_damage).clone(),
@@ -91,6 +94,11 @@ impl Core {
                 s.levels.push(l);
             }
         }
+        let mut by_key = BTreeMap::new();
+        for (_, t) in version.tables() {
+            *by_key.entry(key_of(t).unwrap_or(0)).or_default() += 1;
+        }
+        s.tables_by_key = by_key.into_iter().collect();
         s.latencies = self.latencies.tell();
         s.stopped = self.health.latch().reason().map(str::to_string);
         s
@@ -98,16 +106,22 @@ impl Core {
 
     /// See [`crate::Db::tables`].
     pub fn tables(&self) -> Vec<TableInfo> {
-        let of = |(level, meta): (usize, &TableMeta)| TableInfo {
+        let of = |level: usize, meta: &TableMeta, encryption_key| TableInfo {
             number: meta.file_id,
             level: level as u32,
             bytes: meta.file_bytes,
             entries: meta.entries,
             from: key::printable(&meta.smallest),
             to: key::printable(&meta.largest),
+            encryption_key,
         };
-        self.tree.version().tables().map(|(level, t)| of((level, t.meta()))).collect()
+        self.tree.version().tables().map(|(level, t)| of(level, t.meta(), key_of(t))).collect()
     }
+}
+
+/// The number of the key that a table is encrypted with.
+fn key_of(table: &Table) -> Option<u32> {
+    table.parts().seal().map(|seal| seal.stamp().key)
 }
 
 fn add_scheduler(scheduler: &Scheduler, s: &mut Stats) {

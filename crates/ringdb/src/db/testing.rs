@@ -227,6 +227,7 @@ pub(crate) fn table_options(compression: Compression, filter_bits: u32) -> Table
         most_keys: None,
         most_hashes: usize::MAX,
         reads: Reads::PageCache,
+        seal: None,
         purpose: crate::purpose::FLUSH,
     }
 }

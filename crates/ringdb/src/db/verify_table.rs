@@ -45,8 +45,9 @@ fn open(io: &Io, path: &Path, meta: &TableMeta) -> Result<(BlockWalk, Filter)> {
         return Err(Error::corrupt(path, None, "its properties are not what the manifest says"));
     }
     let window = Window::over(parts.file()?, purpose::VERIFY)?;
+    let seal = parts.seal_shared();
     let TableParts { index, filter, file_id, .. } = parts;
-    Ok((BlockWalk::new(window, Arc::new(index), file_id), filter))
+    Ok((BlockWalk::new(window, Arc::new(index), (file_id, seal)), filter))
 }
 
 struct TableCheck<'a> {
@@ -110,7 +111,8 @@ impl TableCheck<'_> {
             && let Some(index) = remains.index
             && remains.file_id == m.file_id
         {
-            self.blocks(&mut BlockWalk::new(remains.window, index, remains.file_id), None);
+            let table = (remains.file_id, remains.seal);
+            self.blocks(&mut BlockWalk::new(remains.window, index, table), None);
         }
         let r = &mut self.check.report;
         (r.damaged_bytes, r.damaged_entries) = before;

@@ -252,11 +252,11 @@ fn a_missing_segment_is_damage_and_says_which() {
 fn a_newer_segment_is_refused_by_name() {
     let w = write(Medium::Pwrite, &[100, 100], 1);
     let (n, mut bytes) = w.end.last_key_value().map(|(n, b)| (*n, b.clone())).unwrap();
-    bytes[8] = 3;
+    bytes[8] = 4;
     let crc = crate::coding::crc32c(0, &bytes[..32]);
     bytes[32..36].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(segment_path(w.dir.path(), n), &bytes).unwrap();
-    assert!(matches!(replay_live(&w).1, Err(Error::NewerFormat { found: 3, newest: 2, .. })));
+    assert!(matches!(replay_live(&w).1, Err(Error::NewerFormat { found: 4, newest: 3, .. })));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use engineswap::MapRange;
 
 use crate::coding::crc32c;
 use crate::mutation::{Mutation, broken};
+use crate::seal::Stamp;
 
 /// Longest payload of one frame in bytes.
 pub(crate) const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64 - (1 << 20);
@@ -40,6 +41,15 @@ pub(super) enum FrameKind {
     Link = 1,
     /// Writes.
     Batch = 2,
+    /// The same, sealed: with what, the segment's link says, and its header.
+    Sealed = 3,
+}
+
+impl FrameKind {
+    /// Whether it holds writes.
+    pub fn is_batch(self) -> bool {
+        matches!(self, FrameKind::Batch | FrameKind::Sealed)
+    }
 }
 
 /// A frame's header.
@@ -84,6 +94,7 @@ impl FrameHeader {
         let kind = match h[12] {
             1 => FrameKind::Link,
             2 => FrameKind::Batch,
+            3 => FrameKind::Sealed,
             _ => return None,
         };
         let align = h[13];
@@ -218,25 +229,39 @@ pub(super) struct Link {
     pub prev: LogPos,
     /// Whether the preceding segment's name was durable by then, so that a missing file is damage.
     pub prev_named: bool,
+    /// What the segment's batches are sealed with.
+    pub stamp: Option<Stamp>,
 }
 
 impl Link {
-    pub const BYTES: usize = 17;
+    const PLAIN_BYTES: usize = 17;
 
-    pub fn encode(&self) -> [u8; Link::BYTES] {
-        let mut b = [0; Link::BYTES];
-        b[..8].copy_from_slice(&self.prev.segment.to_le_bytes());
-        b[8..16].copy_from_slice(&self.prev.offset.to_le_bytes());
-        b[16] = self.prev_named as u8;
+    /// Bytes of its payload.
+    pub fn len(&self) -> usize {
+        Link::PLAIN_BYTES + if self.stamp.is_some() { Stamp::BYTES } else { 0 }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut b = Vec::with_capacity(self.len());
+        b.extend_from_slice(&self.prev.segment.to_le_bytes());
+        b.extend_from_slice(&self.prev.offset.to_le_bytes());
+        b.push(self.prev_named as u8);
+        if self.stamp.is_some() {
+            b.extend_from_slice(&Stamp::encode(self.stamp.as_ref()));
+        }
         b
     }
 
     pub fn decode(b: &[u8]) -> Option<Link> {
-        let b: &[u8; Link::BYTES] = b.try_into().ok()?;
         let (segment, rest) = b.split_first_chunk::<8>()?;
         let (offset, rest) = rest.split_first_chunk::<8>()?;
+        let (named, rest) = rest.split_first()?;
+        let stamp = match rest {
+            [] => None,
+            rest => Some(Stamp::decode(rest.try_into().ok()?)?),
+        };
         let prev = LogPos { segment: u64::from_le_bytes(*segment), offset: u64::from_le_bytes(*offset) };
-        Some(Link { prev, prev_named: rest == [1] })
+        Some(Link { prev, prev_named: *named == 1, stamp })
     }
 }
 
@@ -271,9 +296,13 @@ mod tests {
 
     #[test]
     fn links_read_back() {
-        for prev_named in [false, true] {
-            let l = Link { prev: LogPos { segment: 3, offset: 77 }, prev_named };
-            assert_eq!(Link::decode(&l.encode()), Some(l));
+        for stamp in [None, Some(Stamp { key: 1, salt: [5; 16] })] {
+            for prev_named in [false, true] {
+                let l = Link { prev: LogPos { segment: 3, offset: 77 }, prev_named, stamp };
+                let bytes = l.encode();
+                assert_eq!((Link::decode(&bytes), bytes.len()), (Some(l), l.len()));
+                assert_eq!(Link::decode(&bytes[..bytes.len() - 1]), None);
+            }
         }
         assert_eq!(Link::decode(&[0; 16]), None);
     }

@@ -55,7 +55,7 @@ pub fn seal(body: &mut [u8], number: u64) {
 pub(crate) fn file(number: u64, mut body: Vec<u8>) -> Vec<u8> {
     seal(&mut body, number);
     let mut file = vec![0; FIRST_FRAME as usize];
-    let h = encode_header(number, 1 << 20, false);
+    let h = encode_header(number, 1 << 20, false, None);
     file[..h.len()].copy_from_slice(&h);
     file.extend_from_slice(&body);
     file
@@ -90,7 +90,7 @@ pub fn run(io: &Io, dir: &Path, data: &[u8]) {
         let mut file = vec![0; FIRST_FRAME as usize];
         let of = if how & FOREIGN == 0 { number } else { number + 1 };
         if how & NO_HEADER == 0 {
-            let h = encode_header(of, 1 << 20, false);
+            let h = encode_header(of, 1 << 20, false, None);
             file[..h.len()].copy_from_slice(&h);
         }
         file.extend_from_slice(&body);

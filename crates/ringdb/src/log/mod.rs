@@ -47,6 +47,7 @@ use engineswap::Io;
 use engineswap::mem::AlignedBuf;
 
 use crate::error::Result;
+use crate::seal::{Seal, ring};
 use crate::stop::StopLatch;
 use crate::store_dir::StoreDir;
 use crate::sync::Mutex;
@@ -86,6 +87,8 @@ pub(crate) struct Log {
     options: LogOptions,
     next_number: NextNumber,
     latch: Arc<StopLatch>,
+    /// What batches are sealed with.
+    seal: Option<Arc<Seal>>,
     pool: Mutex<pool::Pool>,
     /// Segments with frames that have not been released, oldest first; the last is the active one.
     live: Mutex<std::collections::VecDeque<Arc<segment::Segment>>>,
@@ -114,6 +117,7 @@ impl Log {
             options: LogOptions { segment_bytes, ..options },
             next_number,
             latch: dir.latch().clone(),
+            seal: ring::for_writing(io)?,
             pool: Mutex::default(),
             live: Mutex::default(),
             sync: sync::Syncer::default(),

@@ -27,6 +27,7 @@ impl Log {
             dir: &self.dir,
             medium: self.options.medium,
             segment_bytes: self.options.segment_bytes,
+            stamp: self.seal.as_ref().map(|seal| *seal.stamp()),
         }
     }
 

@@ -6,7 +6,9 @@
 //! durable; or the manifest, which says of each segment that it came into use; or a segment's file that is shorter than
 //! it was, or has another one's name. Then it is damage. Nothing behind the first such place is ever replayed.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use engineswap::{File, Io, OpenHow};
 
@@ -20,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::key::Seq;
 use crate::mutation::{Mutation, broken};
 use crate::purpose::RECOVERY;
+use crate::seal::{Seal, Unit, ring};
 
 /// Where replay begins and what it does about damage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -223,7 +226,7 @@ impl Walk<'_> {
                 next = s.frame(offset)?;
             }
             let Some(h) = next else { break };
-            if h.kind != FrameKind::Batch {
+            if !h.kind.is_batch() {
                 break;
             }
             if h.first_seq <= self.end.last_first_seq {
@@ -236,7 +239,7 @@ impl Walk<'_> {
             }
             self.end.last_first_seq = h.first_seq;
             if h.first_seq > self.from.flushed_seq {
-                (self.sink)(h.first_seq, s.payload(offset, &h)?)?;
+                (self.sink)(h.first_seq, &s.batch(offset, &h)?)?;
                 self.end.frames += 1;
                 self.end.bytes += h.payload_len as u64;
             }
@@ -365,8 +368,7 @@ fn frames_behind(stop: &Stop, last_first_seq: Seq, segments: &mut [Reading]) -> 
                 window.windows(HEADER_BYTES).step_by(MIN_ALIGN as usize).enumerate().find_map(|(i, b)| {
                     let at = offset + i as u64 * MIN_ALIGN;
                     let h = FrameHeader::decode(b, number, at)?;
-                    let follows =
-                        h.kind == FrameKind::Batch && h.align == PACKED && h.first_seq > last_first_seq;
+                    let follows = h.kind.is_batch() && h.align == PACKED && h.first_seq > last_first_seq;
                     follows.then_some((at, h.first_seq))
                 });
             let len = window.len() as u64;
@@ -401,8 +403,12 @@ pub(crate) fn frames_behind_gap(
         while offset < s.len {
             match s.frame(offset) {
                 Ok(Some(h)) => {
-                    if h.kind == FrameKind::Batch && h.first_seq > after {
-                        sink(h.first_seq, s.payload(offset, &h)?)?;
+                    if h.kind.is_batch() && h.first_seq > after {
+                        match s.batch(offset, &h) {
+                            Ok(payload) => sink(h.first_seq, &payload)?,
+                            Err(Error::Corrupt { .. }) => {}
+                            Err(e) => return Err(e),
+                        }
                     }
                     offset = h.next_offset(offset);
                 }
@@ -432,6 +438,8 @@ struct Reading {
     file_len: u64,
     len: u64,
     window: Window,
+    /// What its batches are sealed with, once that was asked.
+    seal: Option<Arc<Seal>>,
 }
 
 /// What is behind a segment's name.
@@ -474,6 +482,7 @@ impl Reading {
             file_len,
             len,
             window: Window::default(),
+            seal: None,
         };
         Ok(if real == number { Opened::Segment(s) } else { Opened::Of(s) })
     }
@@ -524,6 +533,35 @@ impl Reading {
         let len = HEADER_BYTES + h.payload_len as usize;
         let bytes = self.window(offset, len)?.unwrap_or_default();
         Ok(bytes.get(HEADER_BYTES..len).unwrap_or_default())
+    }
+
+    /// The operations of a frame that [`Reading::frame`] has just returned, one of a batch.
+    fn batch(&mut self, offset: u64, h: &FrameHeader) -> Result<Cow<'_, [u8]>> {
+        if h.kind != FrameKind::Sealed {
+            return Ok(self.payload(offset, h)?.into());
+        }
+        let seal = self.seal()?;
+        let unit = Unit::Frame { segment: self.number, offset };
+        let opened = seal.opened(unit, &h.first_seq.to_le_bytes(), self.payload(offset, h)?);
+        opened.map(Cow::Owned).ok_or_else(|| Error::corrupt(&self.path, Some(offset), seal.refusal()))
+    }
+
+    /// What the segment's batches are sealed with: its header says so, and its link.
+    fn seal(&mut self) -> Result<Arc<Seal>> {
+        if let Some(seal) = &self.seal {
+            return Ok(seal.clone());
+        }
+        let stamp = match self.header.and_then(|h| h.stamp) {
+            Some(stamp) => Some(stamp),
+            None => self.link()?.and_then(|(link, _)| link.stamp),
+        };
+        match ring::of_file(&self.io, stamp, &self.path)? {
+            Some(seal) => Ok(self.seal.insert(seal).clone()),
+            None => {
+                let detail = "nothing says any more what the segment was encrypted with";
+                Err(Error::corrupt(&self.path, Some(FIRST_FRAME), detail))
+            }
+        }
     }
 
     /// The link that begins the segment and where the frame behind it begins.

@@ -12,6 +12,7 @@ use crate::coding::crc32c;
 use crate::error::{Error, Result};
 use crate::format_version::{FormatVersion, Named};
 use crate::purpose::{LOG, LOG_PREPARE};
+use crate::seal::Stamp;
 use crate::store_dir::StoreDir;
 use crate::sync::{Mutex, lock};
 use crate::table::open_direct;
@@ -34,7 +35,10 @@ pub(crate) enum Medium {
 }
 
 /// Bytes of the header that are used; it has the 4 KiB before the first frame to itself.
-pub(super) const SEGMENT_HEADER_BYTES: usize = 36;
+pub(super) const SEGMENT_HEADER_BYTES: usize = STAMP_END + 4;
+/// Those that every version has. Behind them is the stamp of a sealed segment, with a checksum of its own.
+const PLAIN_HEADER_BYTES: usize = 36;
+const STAMP_END: usize = PLAIN_HEADER_BYTES + Stamp::BYTES;
 
 /// A segment file that may be written.
 pub(super) struct Segment {
@@ -79,6 +83,8 @@ pub(super) struct Maker<'a> {
     pub dir: &'a StoreDir,
     pub medium: Medium,
     pub segment_bytes: u64,
+    /// What the frames will be sealed with.
+    pub stamp: Option<Stamp>,
 }
 
 impl Maker<'_> {
@@ -177,7 +183,7 @@ impl Maker<'_> {
     }
 
     fn write_header(&self, s: &Segment) -> Result<()> {
-        let header = encode_header(s.number, s.size, s.settled.load(Ordering::Acquire));
+        let header = encode_header(s.number, s.size, s.settled.load(Ordering::Acquire), self.stamp);
         if let Some(map) = &mut *lock(&s.map) {
             map.write(0, &header);
             return Ok(());
@@ -217,16 +223,30 @@ fn zero_fill(file: &File, size: u64) -> Result<()> {
 }
 
 /// The header's used bytes.
-pub(super) fn encode_header(number: u64, size: u64, settled: bool) -> [u8; SEGMENT_HEADER_BYTES] {
+pub(super) fn encode_header(
+    number: u64,
+    size: u64,
+    settled: bool,
+    stamp: Option<Stamp>,
+) -> [u8; SEGMENT_HEADER_BYTES] {
     let mut h = [0; SEGMENT_HEADER_BYTES];
+    let version = if stamp.is_some() { FormatVersion::V3 } else { WRITTEN_VERSION };
     h[..8].copy_from_slice(&MAGIC);
-    h[8..12].copy_from_slice(&WRITTEN_VERSION.number().to_le_bytes());
+    h[8..12].copy_from_slice(&version.number().to_le_bytes());
     h[12..16].copy_from_slice(&(settled as u32).to_le_bytes());
     h[16..24].copy_from_slice(&number.to_le_bytes());
     h[24..32].copy_from_slice(&size.to_le_bytes());
     let crc = crc32c(0, &h[..32]);
-    h[32..].copy_from_slice(&crc.to_le_bytes());
+    h[32..PLAIN_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    h[PLAIN_HEADER_BYTES..STAMP_END].copy_from_slice(&Stamp::encode(stamp.as_ref()));
+    let crc = stamp_crc(&h);
+    h[STAMP_END..].copy_from_slice(&crc.to_le_bytes());
     h
+}
+
+/// The checksum of the stamp, which covers the segment's number, too.
+fn stamp_crc(h: &[u8; SEGMENT_HEADER_BYTES]) -> u32 {
+    crc32c(crc32c(0, &h[16..24]), &h[PLAIN_HEADER_BYTES..STAMP_END])
 }
 
 /// What a segment's header says.
@@ -248,13 +268,15 @@ pub(super) struct SegmentHeader {
     pub size: u64,
     /// The file has had that size durably since before this header was written.
     pub settled: bool,
+    /// What its frames are sealed with, if they are and that can be read.
+    pub stamp: Option<Stamp>,
 }
 
 /// The number that the header of the segment file at `path` has, if it can be read.
 pub(crate) fn number_in_header(io: &Io, path: &Path) -> Option<u64> {
     let mut bytes = [0; SEGMENT_HEADER_BYTES];
-    io.open(path, &OpenHow::read()).ok()?.read_exact_at(&mut bytes, 0, crate::purpose::RECOVERY).ok()?;
-    match decode_header(&bytes) {
+    let got = io.open(path, &OpenHow::read()).ok()?.read_at(&mut bytes, 0, crate::purpose::RECOVERY).ok()?;
+    match decode_header(&bytes[..got]) {
         HeaderState::Of(h) => Some(h.number),
         _ => None,
     }
@@ -277,7 +299,7 @@ pub(crate) fn version_in_header(io: &Io, path: &Path) -> Result<Option<FormatVer
 
 /// Reads a header from the front of `bytes`.
 pub(super) fn decode_header(bytes: &[u8]) -> HeaderState {
-    let Some(h) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return HeaderState::Unreadable };
+    let Some(h) = bytes.first_chunk::<PLAIN_HEADER_BYTES>() else { return HeaderState::Unreadable };
     let u32_at = |i: usize| u32::from_le_bytes([h[i], h[i + 1], h[i + 2], h[i + 3]]);
     if h[..8] != MAGIC || u32_at(32) != crc32c(0, &h[..32]) {
         return HeaderState::Unreadable;
@@ -288,7 +310,13 @@ pub(super) fn decode_header(bytes: &[u8]) -> HeaderState {
         Named::Known(version) => {
             let u64_at = |i: usize| u32_at(i) as u64 | (u32_at(i + 4) as u64) << 32;
             let settled = u32_at(12) & 1 != 0;
-            HeaderState::Of(SegmentHeader { version, number: u64_at(16), size: u64_at(24), settled })
+            let stamp = match bytes.first_chunk::<SEGMENT_HEADER_BYTES>() {
+                Some(h) if version == FormatVersion::V3 && h[STAMP_END..] == stamp_crc(h).to_le_bytes() => {
+                    h[PLAIN_HEADER_BYTES..].first_chunk().and_then(Stamp::decode)
+                }
+                _ => None,
+            };
+            HeaderState::Of(SegmentHeader { version, number: u64_at(16), size: u64_at(24), settled, stamp })
         }
     }
 }
@@ -304,12 +332,26 @@ mod tests {
 
     #[test]
     fn headers_read_back_and_every_bit_counts() {
-        let h = encode_header(77, 1 << 24, true);
-        let read = SegmentHeader { version: WRITTEN_VERSION, number: 77, size: 1 << 24, settled: true };
-        assert_eq!(decode_header(&h), HeaderState::Of(read));
-        let unsettled = HeaderState::Of(SegmentHeader { settled: false, ..read });
-        assert_eq!(decode_header(&encode_header(77, 1 << 24, false)), unsettled);
-        for i in 0..h.len() * 8 {
+        let stamp = Some(Stamp { key: 2, salt: [9; 16] });
+        for (stamp, version) in [(None, WRITTEN_VERSION), (stamp, FormatVersion::V3)] {
+            let h = encode_header(77, 1 << 24, true, stamp);
+            let read = SegmentHeader { version, number: 77, size: 1 << 24, settled: true, stamp };
+            assert_eq!(decode_header(&h), HeaderState::Of(read));
+            let unsettled = HeaderState::Of(SegmentHeader { settled: false, ..read });
+            assert_eq!(decode_header(&encode_header(77, 1 << 24, false, stamp)), unsettled);
+            // A stamp that is lost loses no more: each segment's first frame has it, too.
+            for i in PLAIN_HEADER_BYTES * 8..h.len() * 8 {
+                let mut c = h;
+                c[i / 8] ^= 1 << (i % 8);
+                assert_eq!(
+                    decode_header(&c),
+                    HeaderState::Of(SegmentHeader { stamp: None, ..read }),
+                    "bit {i}"
+                );
+            }
+        }
+        let h = encode_header(77, 1 << 24, true, None);
+        for i in 0..PLAIN_HEADER_BYTES * 8 {
             let mut c = h;
             c[i / 8] ^= 1 << (i % 8);
             assert_eq!(decode_header(&c), HeaderState::Unreadable, "bit {i}");
@@ -319,18 +361,18 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_known() {
-        let mut h = encode_header(77, 1 << 24, false);
+        let mut h = encode_header(77, 1 << 24, false, None);
         let mut decode_as = |version: u32| {
             h[8..12].copy_from_slice(&version.to_le_bytes());
             let crc = crc32c(0, &h[..32]);
-            h[32..].copy_from_slice(&crc.to_le_bytes());
+            h[32..PLAIN_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
             decode_header(&h)
         };
-        for version in [FormatVersion::V1, FormatVersion::V2] {
-            let read = SegmentHeader { version, number: 77, size: 1 << 24, settled: false };
+        for version in [FormatVersion::V1, FormatVersion::V2, FormatVersion::V3] {
+            let read = SegmentHeader { version, number: 77, size: 1 << 24, settled: false, stamp: None };
             assert_eq!(decode_as(version.number()), HeaderState::Of(read));
         }
-        assert_eq!(decode_as(3), HeaderState::Newer(3));
+        assert_eq!(decode_as(4), HeaderState::Newer(4));
         assert_eq!(decode_as(0), HeaderState::Unreadable);
     }
 }

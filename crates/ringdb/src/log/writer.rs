@@ -12,6 +12,7 @@ use super::{Log, LogPos, MAX_PAYLOAD_BYTES, Medium};
 use crate::error::{Error, ErrorKind, Result};
 use crate::key::Seq;
 use crate::purpose::LOG;
+use crate::seal::{Seal, Stamp, TAG_BYTES, Unit};
 use crate::sync::lock;
 
 /// Frames longer than this are written in pieces where they are not mapped.
@@ -33,6 +34,9 @@ pub(crate) struct LogWriter {
     seen: u64,
     next_ticket: u64,
     scratch: Vec<u8>,
+    seal: Option<Arc<Seal>>,
+    /// The payload of the frame that is made, sealed.
+    sealed: Vec<u8>,
 }
 
 impl LogWriter {
@@ -45,12 +49,14 @@ impl LogWriter {
             segment,
             map,
             offset: FIRST_FRAME,
-            link: Some(Link { prev: LogPos::default(), prev_named: false }),
+            link: Some(Link { prev: LogPos::default(), prev_named: false, stamp: stamp_of(log) }),
             align: if log.options.medium == Medium::Direct { PAGED } else { PACKED },
             durable: LogPos::default(),
             seen: 0,
             next_ticket: 0,
             scratch: vec![],
+            seal: log.seal.clone(),
+            sealed: vec![],
         })
     }
 
@@ -67,7 +73,7 @@ impl LogWriter {
             return Ok(());
         }
         self.log.latch.check()?;
-        self.next_segment(frame::footprint(Link::BYTES as u64, self.align))
+        self.next_segment(self.link_footprint())
     }
 
     /// Appends a frame whose payload is the concatenation of `parts` (not empty in sum) and returns where it
@@ -83,17 +89,59 @@ impl LogWriter {
             let log = self.log.clone();
             return Ok(log.write(frame)?.pos());
         }
-        let place = self.place(parts)?;
+        if self.seal.is_some() {
+            return self.append_sealed(first_seq, parts);
+        }
+        let place = self.place(total(parts))?;
+        self.append_at(&place, FrameKind::Batch, first_seq, parts)
+    }
+
+    #[cold]
+    fn append_sealed(&mut self, first_seq: Seq, parts: &[&[u8]]) -> Result<LogPos> {
+        let place = self.place(total(parts) + TAG_BYTES as u64)?;
+        let sealed = self.seal_payload(place.offset, first_seq, parts);
+        let end = self.append_at(&place, FrameKind::Sealed, first_seq, &[&sealed]);
+        self.keep_sealed(sealed);
+        end
+    }
+
+    /// The payload of the frame that goes to `offset` of the active segment, sealed. Never in place: of a mapping the
+    /// kernel may write back what is there at any moment.
+    fn seal_payload(&mut self, offset: u64, first_seq: Seq, parts: &[&[u8]]) -> Vec<u8> {
+        let mut sealed = std::mem::take(&mut self.sealed);
+        sealed.clear();
+        parts.iter().for_each(|part| sealed.extend_from_slice(part));
+        if let Some(seal) = &self.seal {
+            let unit = Unit::Frame { segment: self.segment.number, offset };
+            seal.close_vec(unit, &first_seq.to_le_bytes(), &mut sealed, 0);
+        }
+        sealed
+    }
+
+    fn keep_sealed(&mut self, sealed: Vec<u8>) {
+        if sealed.capacity() <= STREAM_BYTES {
+            self.sealed = sealed;
+        }
+    }
+
+    #[inline]
+    fn append_at(
+        &mut self,
+        place: &FrameAddress,
+        kind: FrameKind,
+        first_seq: Seq,
+        parts: &[&[u8]],
+    ) -> Result<LogPos> {
         let len = frame::footprint(total(parts), PACKED) as usize;
         match &mut self.map {
             Some(map) => {
                 let at = place.offset as usize;
                 let mut out = map.range(at..at + len);
-                frame::build(&mut out, &place, FrameKind::Batch, first_seq, parts);
+                frame::build(&mut out, place, kind, first_seq, parts);
             }
-            None if len > STREAM_BYTES => self.write_pieces(&place, first_seq, parts)?,
+            None if len > STREAM_BYTES => self.write_pieces(place, kind, first_seq, parts)?,
             None => {
-                self.build_scratch(len, |out| frame::build(out, &place, FrameKind::Batch, first_seq, parts));
+                self.build_scratch(len, |out| frame::build(out, place, kind, first_seq, parts));
                 self.write_scratch(place.offset)?;
             }
         }
@@ -101,8 +149,14 @@ impl LogWriter {
     }
 
     /// Writes a large frame without a copy of it: the payload from where it is, the header last.
-    fn write_pieces(&mut self, place: &FrameAddress, first_seq: Seq, parts: &[&[u8]]) -> Result<()> {
-        let header = frame::header(place, FrameKind::Batch, first_seq, parts);
+    fn write_pieces(
+        &mut self,
+        place: &FrameAddress,
+        kind: FrameKind,
+        first_seq: Seq,
+        parts: &[&[u8]],
+    ) -> Result<()> {
+        let header = frame::header(place, kind, first_seq, parts);
         let mut at = place.offset + frame::HEADER_BYTES as u64;
         for part in parts {
             self.write_bytes(part, at)?;
@@ -119,18 +173,25 @@ impl LogWriter {
         if self.align != PAGED {
             return Err(Error::Invalid("frames are reserved on the direct medium only".into()));
         }
-        let mut place = self.place(parts)?;
+        let payload_len = total(parts) + if self.seal.is_some() { TAG_BYTES as u64 } else { 0 };
+        let mut place = self.place(payload_len)?;
         // A new segment's link goes to the device together with its first frame.
         let start = place.offset;
         let link = self.link.take();
-        let link_len = if link.is_some() { frame::footprint(Link::BYTES as u64, PAGED) as usize } else { 0 };
-        let frame_len = frame::footprint(total(parts), PAGED) as usize;
+        let link_len = link.map_or(0, |link| frame::footprint(link.len() as u64, PAGED) as usize);
+        let frame_len = frame::footprint(payload_len, PAGED) as usize;
         let mut buf = self.log.take_buffer(link_len + frame_len);
         if let Some(link) = link {
             frame::build(&mut buf[..], &place, FrameKind::Link, 0, &[&link.encode()]);
             place.offset += link_len as u64;
         }
-        frame::build(&mut buf[link_len..], &place, FrameKind::Batch, first_seq, parts);
+        if self.seal.is_some() {
+            let sealed = self.seal_payload(place.offset, first_seq, parts);
+            frame::build(&mut buf[link_len..], &place, FrameKind::Sealed, first_seq, &[&sealed]);
+            self.keep_sealed(sealed);
+        } else {
+            frame::build(&mut buf[link_len..], &place, FrameKind::Batch, first_seq, parts);
+        }
         let pos = self.advance(link_len + frame_len)?;
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -145,21 +206,26 @@ impl LogWriter {
         })
     }
 
-    /// Finds room for a frame; moves on to another segment if the active one has too little.
+    /// Bytes that the link of a segment takes.
     #[inline]
-    fn place(&mut self, parts: &[&[u8]]) -> Result<FrameAddress> {
+    fn link_footprint(&self) -> u64 {
+        let link = Link { prev: LogPos::default(), prev_named: false, stamp: stamp_of(&self.log) };
+        frame::footprint(link.len() as u64, self.align)
+    }
+
+    /// Finds room for a frame with so long a payload; moves on to another segment if the active one has too little.
+    #[inline]
+    fn place(&mut self, payload: u64) -> Result<FrameAddress> {
         self.log.latch.check()?;
-        let payload = total(parts);
         if payload == 0 || payload > MAX_PAYLOAD_BYTES {
             return Err(Error::Invalid(format!(
                 "a batch of {payload} bytes: the log takes 1 to {MAX_PAYLOAD_BYTES}"
             )));
         }
         let need = frame::footprint(payload, self.align);
-        let link = frame::footprint(Link::BYTES as u64, self.align);
-        let pending = if self.link.is_some() { link } else { 0 };
+        let pending = self.link.map_or(0, |link| frame::footprint(link.len() as u64, self.align));
         if self.offset + pending + need > self.segment.size {
-            self.next_segment(link + need)?;
+            self.next_segment(self.link_footprint() + need)?;
         }
         if let Some(durable) = self.log.sync.durable_since(&mut self.seen) {
             self.durable = durable;
@@ -183,6 +249,7 @@ impl LogWriter {
         let link = self.link.take().unwrap_or_else(|| Link {
             prev: LogPos { segment: self.segment.number, offset: self.offset },
             prev_named: self.segment.is_named(),
+            stamp: stamp_of(&self.log),
         });
         self.link = Some(link);
         // What the former segment's mapping holds is in the page cache all the same; the process's memory is that of
@@ -201,7 +268,7 @@ impl LogWriter {
             align: PACKED,
             durable: self.durable,
         };
-        let len = frame::footprint(Link::BYTES as u64, PACKED) as usize;
+        let len = frame::footprint(link.len() as u64, PACKED) as usize;
         self.build_scratch(len, |out| frame::build(out, &place, FrameKind::Link, 0, &[&link.encode()]));
         match &mut self.map {
             Some(map) => map.write(place.offset as usize, &self.scratch),
@@ -245,6 +312,10 @@ impl LogWriter {
         self.log.written_bytes.fetch_add(len as u64, Ordering::Relaxed);
         Ok(LogPos { segment: self.segment.number, offset: self.offset })
     }
+}
+
+fn stamp_of(log: &Log) -> Option<Stamp> {
+    log.seal.as_ref().map(|seal| *seal.stamp())
 }
 
 #[inline]

@@ -13,6 +13,7 @@ use crate::format_version::{FormatVersion, Named};
 use crate::log::NextNumber;
 use crate::mutation::{Mutation, broken};
 use crate::purpose::{MANIFEST, RECOVERY};
+use crate::seal::{Seal, Stamp, Unit, opened, ring};
 use crate::store_dir::StoreDir;
 
 const MAGIC: [u8; 8] = *b"ringdbMF";
@@ -20,8 +21,13 @@ const HEADER_BYTES: usize = 28;
 /// In the header's flags: a [`mark`](encode_mark) stands between the header and the records.
 const MARKED: u32 = 1;
 const MARK_BYTES: usize = 12;
+/// The records are sealed; with what, stands behind the mark ([`encode_stamp`]).
+const MARKED_SEALED: u32 = MARKED | 2;
+const STAMP_AT: u64 = (HEADER_BYTES + MARK_BYTES) as u64;
+const STAMP_BYTES: usize = Stamp::BYTES + 4;
 /// Where the records of a manifest that is written here begin.
-const FIRST_RECORD: u64 = (HEADER_BYTES + MARK_BYTES) as u64;
+const FIRST_RECORD: u64 = STAMP_AT;
+const FIRST_SEALED_RECORD: u64 = STAMP_AT + STAMP_BYTES as u64;
 const RECORD_HEADER_BYTES: usize = 12;
 /// A file is rewritten when it is this large and twice as large as when it was begun.
 const REWRITE_BYTES: u64 = 4 << 20;
@@ -37,6 +43,7 @@ pub(crate) struct ManifestFile {
     next_number: NextNumber,
     number: u64,
     file: File,
+    seal: Option<Arc<Seal>>,
     len: u64,
     /// What the mark in the file says.
     marked: u64,
@@ -63,6 +70,8 @@ pub(crate) struct Loaded {
     /// Where the first record begins, and its header: no other manifest of this number has the same, were it another
     /// store's, since a store's id is in that record.
     first: (u64, [u8; RECORD_HEADER_BYTES]),
+    /// What its records are sealed with.
+    seal: Option<Arc<Seal>>,
 }
 
 /// What [`ManifestFile::load_since`] has found.
@@ -84,7 +93,7 @@ impl ManifestFile {
             let Some(number) = read_current(io, dir)? else { return Ok(None) };
             let path = FileKind::Manifest(number).path(dir);
             match io.open(&path, &OpenHow::read()) {
-                Ok(file) => return read_manifest(&file, number).map(Some),
+                Ok(file) => return read_manifest(io, &file, number).map(Some),
                 // A writer may have switched to another file just now; then CURRENT names that one.
                 Err(e) if e.kind() == engineswap::ErrorKind::NotFound && missing != Some(number) => {
                     missing = Some(number);
@@ -118,6 +127,7 @@ impl ManifestFile {
             Err(e) => return Err(e.into()),
         };
         let (len, &Loaded { number, version, end, first, .. }) = (file.len()?, loaded);
+        let seal = loaded.seal.clone();
         if len < end || first_header(&file, first.0)? != first {
             return anew();
         }
@@ -125,8 +135,8 @@ impl ManifestFile {
             return Ok(Since::Same);
         }
         let mut state = loaded.state.clone();
-        let (end, torn_at) = apply_edits(&file, number, (end, len), &mut state)?;
-        Ok(Since::New(Box::new(Loaded { state, number, version, torn_at, end, first })))
+        let (end, torn_at) = apply_edits(&file, (number, seal.as_deref()), (end, len), &mut state)?;
+        Ok(Since::New(Box::new(Loaded { state, number, version, torn_at, end, first, seal })))
     }
 
     /// Whether CURRENT names a manifest that is another database's: LevelDB and those that descend from it give their
@@ -144,15 +154,17 @@ impl ManifestFile {
     /// error if the file cannot be opened.
     pub fn load_some(io: &Io, dir: &Path, number: u64) -> Result<(ManifestState, Option<Error>)> {
         let file = io.open(&FileKind::Manifest(number).path(dir), &OpenHow::read())?;
-        match read_manifest(&file, number) {
+        match read_manifest(io, &file, number) {
             Ok(loaded) => Ok((loaded.state, None)),
-            Err(e @ Error::NewerFormat { .. }) => Err(e),
+            Err(e @ (Error::NewerFormat { .. } | Error::Key { .. })) => Err(e),
             Err(e) => {
                 // Records have checksums of their own, so a damaged header is no reason to give them up.
                 let mut state = ManifestState::default();
-                for start in [FIRST_RECORD, HEADER_BYTES as u64] {
+                let seal = read_stamp(io, &file, number).unwrap_or_default();
+                for start in [FIRST_SEALED_RECORD, FIRST_RECORD, HEADER_BYTES as u64] {
                     let mut found = ManifestState::default();
-                    let _ = read_edits(&file, number, (start, 0, file.len()?), &mut found);
+                    let seal = seal.as_deref().filter(|_| start == FIRST_SEALED_RECORD);
+                    let _ = read_edits(&file, (number, seal), (start, 0, file.len()?), &mut found);
                     if found != ManifestState::default() {
                         state = found;
                         break;
@@ -176,7 +188,7 @@ impl ManifestFile {
         let number = next_number();
         state.next_file_number = state.next_file_number.max(number + 1);
         state.next_keyspace_id = state.next_keyspace_id.max(1);
-        let (file, len) = write_snapshot(io, home, number, &state)?;
+        let (file, len, seal) = write_snapshot(io, home, number, &state)?;
         write_current(io, home, number)?;
         switch_current(io, home)?;
         let manifest = ManifestFile {
@@ -185,6 +197,7 @@ impl ManifestFile {
             next_number,
             number,
             file,
+            seal,
             len,
             marked: len,
             begun_len: len,
@@ -227,7 +240,7 @@ impl ManifestFile {
         if self.partial {
             self.rewrite()?;
         }
-        let record = encode_record(self.number, self.len, edit)?;
+        let record = encode_record((self.number, self.seal.as_deref()), self.len, edit)?;
         // What was durable before this edit: true whichever of the two writes a power cut leaves, and when only this
         // one is done.
         let early = if broken(Mutation::MarkEarly) { record.len() as u64 } else { 0 };
@@ -293,7 +306,7 @@ impl ManifestFile {
         state.next_file_number = state.next_file_number.max(number + 1);
         let written = write_snapshot(&self.io, &self.home, number, &state)
             .and_then(|written| write_current(&self.io, &self.home, number).map(|()| written));
-        let (file, len) = match written {
+        let (file, len, seal) = match written {
             Ok(written) => written,
             // Perhaps nobody can say any more which of the store's names are durable.
             Err(e) if self.home.latch().check().is_err() => return Err(e),
@@ -317,6 +330,7 @@ impl ManifestFile {
         let old = std::mem::replace(&mut self.number, number);
         self.partial = false;
         (self.file, self.len, self.begun_len, self.state) = (file, len, len, state);
+        self.seal = seal;
         self.marked = len;
         self.remove(Some(old));
         Ok(())
@@ -330,19 +344,33 @@ impl ManifestFile {
     }
 }
 
-fn write_snapshot(io: &Io, dir: &StoreDir, number: u64, state: &ManifestState) -> Result<(File, u64)> {
+fn write_snapshot(
+    io: &Io,
+    dir: &StoreDir,
+    number: u64,
+    state: &ManifestState,
+) -> Result<(File, u64, Option<Arc<Seal>>)> {
+    // A salt of its own: checkpoints and restored stores have manifests of the same numbers.
+    let seal = ring::for_one(io)?;
     let file = io.open(&FileKind::Manifest(number).path(dir.path()), &OpenHow::create_new())?;
-    let mut bytes = encode_header(number, MARKED, FormatVersion::NEWEST).to_vec();
-    let record = encode_record(number, FIRST_RECORD, &state.snapshot())?;
+    let (flags, version, first) = match &seal {
+        None => (MARKED, FormatVersion::WRITTEN, FIRST_RECORD),
+        Some(_) => (MARKED_SEALED, FormatVersion::V3, FIRST_SEALED_RECORD),
+    };
+    let record = encode_record((number, seal.as_deref()), first, &state.snapshot())?;
+    let mut bytes = encode_header(number, flags, version).to_vec();
     // CURRENT names the file when all of this is durable.
-    bytes.extend(encode_mark(number, FIRST_RECORD + record.len() as u64));
+    bytes.extend(encode_mark(number, first + record.len() as u64));
+    if let Some(seal) = &seal {
+        bytes.extend(encode_stamp(number, seal.stamp()));
+    }
     bytes.extend(record);
     file.write_all_at(&bytes, 0, MANIFEST)?;
     if !broken(Mutation::CurrentBeforeManifest) {
         file.sync_all(MANIFEST)?;
     }
     dir.sync()?;
-    Ok((file, bytes.len() as u64))
+    Ok((file, bytes.len() as u64, seal))
 }
 
 /// Writes the next CURRENT, under another name.
@@ -404,9 +432,32 @@ fn decode_mark(number: u64, m: &[u8; MARK_BYTES]) -> u64 {
     if *m == encode_mark(number, len) { len } else { 0 }
 }
 
-fn encode_record(number: u64, offset: u64, edit: &VersionEdit) -> Result<Vec<u8>> {
+/// What the records of manifest `number` are sealed with.
+fn encode_stamp(number: u64, stamp: &Stamp) -> [u8; STAMP_BYTES] {
+    let mut s = [0; STAMP_BYTES];
+    s[..Stamp::BYTES].copy_from_slice(&Stamp::encode(Some(stamp)));
+    let crc = crc32c(crc32c(0, &number.to_le_bytes()), &s[..Stamp::BYTES]);
+    s[Stamp::BYTES..].copy_from_slice(&crc.to_le_bytes());
+    s
+}
+
+/// The seal that a manifest's stamp names.
+fn read_stamp(io: &Io, file: &File, number: u64) -> Result<Option<Arc<Seal>>> {
+    let mut bytes = [0; STAMP_BYTES];
+    let got = file.read_at(&mut bytes, STAMP_AT, RECOVERY)?;
+    let stamp = bytes.first_chunk().and_then(Stamp::decode);
+    match stamp.filter(|s| got == STAMP_BYTES && bytes == encode_stamp(number, s)) {
+        Some(stamp) => ring::of_file(io, Some(stamp), file.path()),
+        None => Err(Error::corrupt(file.path(), Some(STAMP_AT), "what it is encrypted with is damaged")),
+    }
+}
+
+fn encode_record((number, seal): Sealing<'_>, offset: u64, edit: &VersionEdit) -> Result<Vec<u8>> {
     let mut record = vec![0; RECORD_HEADER_BYTES];
     edit.encode(&mut record);
+    if let Some(seal) = seal {
+        seal.close_vec(Unit::Record { offset }, &[], &mut record, RECORD_HEADER_BYTES);
+    }
     let payload = &record[RECORD_HEADER_BYTES..];
     let len = u32::try_from(payload.len())
         .map_err(|_| Error::Invalid(format!("a manifest edit of {} bytes", payload.len())))?;
@@ -428,7 +479,10 @@ fn encode_record_header(number: u64, offset: u64, len: u32, payload_crc: u32) ->
     h
 }
 
-fn read_manifest(file: &File, number: u64) -> Result<Loaded> {
+/// A manifest's number, and what its records are sealed with.
+type Sealing<'a> = (u64, Option<&'a Seal>);
+
+fn read_manifest(io: &Io, file: &File, number: u64) -> Result<Loaded> {
     let path = file.path();
     let corrupt = |offset: u64, detail: &str| Error::corrupt(path, Some(offset), detail);
     let mut h = [0; HEADER_BYTES];
@@ -450,20 +504,22 @@ fn read_manifest(file: &File, number: u64) -> Result<Loaded> {
     }
     let (start, durable) = match flags {
         0 => (HEADER_BYTES as u64, 0),
-        MARKED => {
+        MARKED | MARKED_SEALED => {
             let mut mark = [0; MARK_BYTES];
             if file.read_at(&mut mark, HEADER_BYTES as u64, RECOVERY)? < MARK_BYTES {
                 return Err(corrupt(HEADER_BYTES as u64, "the file is cut off behind the header"));
             }
-            (FIRST_RECORD, decode_mark(number, &mark))
+            let first = if flags == MARKED { FIRST_RECORD } else { FIRST_SEALED_RECORD };
+            (first, decode_mark(number, &mark))
         }
         _ => return Err(corrupt(12, "the header has flags that no version has written")),
     };
+    let seal = if flags == MARKED_SEALED { read_stamp(io, file, number)? } else { None };
     // After the mark, so that it is never ahead of what is read beside a writer.
     let len = file.len()?;
     let mut state = ManifestState::default();
-    let (end, torn_at) = read_edits(file, number, (start, durable, len), &mut state)?;
-    Ok(Loaded { state, number, version, torn_at, end, first: first_header(file, start)? })
+    let (end, torn_at) = read_edits(file, (number, seal.as_deref()), (start, durable, len), &mut state)?;
+    Ok(Loaded { state, number, version, torn_at, end, first: first_header(file, start)?, seal })
 }
 
 /// The header of the record at `start`, with its place; zeros where there is none.
@@ -477,12 +533,12 @@ fn first_header(file: &File, start: u64) -> Result<(u64, [u8; RECORD_HEADER_BYTE
 /// whole one ends, and where another was torn. Up to `durable` none can be.
 fn read_edits(
     file: &File,
-    number: u64,
+    sealing: Sealing<'_>,
     (start, durable, len): (u64, u64, u64),
     state: &mut ManifestState,
 ) -> Result<(u64, Option<u64>)> {
     let corrupt = |offset: u64, detail: &str| Error::corrupt(file.path(), Some(offset), detail);
-    let (offset, torn_at) = apply_edits(file, number, (start, len), state)?;
+    let (offset, torn_at) = apply_edits(file, sealing, (start, len), state)?;
     if offset == start {
         // The snapshot was durable before CURRENT named this file.
         return Err(corrupt(offset, "the snapshot at its beginning is missing or cut off"));
@@ -498,7 +554,7 @@ fn read_edits(
 /// Applies the edits from `offset` on; where the last whole one ends, and where another was torn.
 fn apply_edits(
     file: &File,
-    number: u64,
+    (number, seal): Sealing<'_>,
     (mut offset, len): (u64, u64),
     state: &mut ManifestState,
 ) -> Result<(u64, Option<u64>)> {
@@ -507,7 +563,14 @@ fn apply_edits(
     while offset < len {
         match read_record(file, number, offset, len)? {
             Record::Edit(payload) => {
-                let edit = VersionEdit::decode(&payload).map_err(|e| corrupt(offset, &e))?;
+                let edit = opened(seal, Unit::Record { offset }, &payload).map_err(|e| {
+                    match (seal, state.is_new()) {
+                        // The first that is opened: a wrong key is met here.
+                        (Some(seal), true) => seal.wrong_key(file.path()),
+                        _ => corrupt(offset, &e),
+                    }
+                })?;
+                let edit = VersionEdit::decode(&edit).map_err(|e| corrupt(offset, &e))?;
                 state.apply(&edit).map_err(|e| corrupt(offset, &e))?;
                 offset += (RECORD_HEADER_BYTES + payload.len()) as u64;
             }

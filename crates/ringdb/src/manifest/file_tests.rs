@@ -146,7 +146,7 @@ fn a_manifest_without_a_mark_is_read() {
         if bytes.len() > HEADER_BYTES {
             edit = VersionEdit { flushed_seq: Some(105), ..VersionEdit::default() };
         }
-        bytes.extend(encode_record(m.number(), bytes.len() as u64, &edit).unwrap());
+        bytes.extend(encode_record((m.number(), None), bytes.len() as u64, &edit).unwrap());
     }
     std::fs::write(&path, &bytes).unwrap();
     assert_eq!(load(dir.path()).unwrap().state.flushed_seq, 105);
@@ -190,11 +190,11 @@ fn a_newer_format_is_refused_by_name() {
     let (m, _) = sample(dir.path());
     let path = FileKind::Manifest(m.number()).path(dir.path());
     let mut b = std::fs::read(&path).unwrap();
-    b[8] = 3;
+    b[8] = 4;
     let crc = crc32c(0, &b[..24]);
     b[24..28].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&path, &b).unwrap();
-    assert!(matches!(load(dir.path()), Err(Error::NewerFormat { found: 3, newest: 2, .. })));
+    assert!(matches!(load(dir.path()), Err(Error::NewerFormat { found: 4, newest: 3, .. })));
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(crate) struct ManifestState {
 
 impl ManifestState {
     /// Whether no edit has been applied yet.
-    fn is_new(&self) -> bool {
+    pub fn is_new(&self) -> bool {
         self.next_keyspace_id == 0
     }
 

@@ -98,7 +98,7 @@ fn read_manifest(io: &Io, dir: &Path, own: &[FileKind]) -> Result<(ManifestState
             return Ok((loaded.state, true, format!("{name} is whole")));
         }
         Ok(None) => "CURRENT is missing".to_string(),
-        Err(e @ Error::NewerFormat { .. }) => return Err(e),
+        Err(e @ (Error::NewerFormat { .. } | Error::Key { .. })) => return Err(e),
         Err(e) => e.to_string(),
     };
     let mut numbers: Vec<u64> =

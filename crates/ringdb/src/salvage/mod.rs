@@ -30,6 +30,8 @@ use crate::manifest::{ManifestFile, ManifestState};
 use crate::merge::MergeCursor;
 use crate::options::{Compression, KeyspaceOptions};
 use crate::ranges::{RangeSet, RangeTombstone, Sweep};
+use crate::seal::provider::Provider;
+use crate::seal::ring::with_keys;
 use crate::settings::{SettingsMap, TableSettings};
 use crate::store_dir::StoreDir;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -54,9 +56,19 @@ pub struct SalvageOptions {
     pub frames_after_gaps: bool,
     /// Called about every MiB.
     pub progress: Option<Progress>,
+    /// Who gives encryption keys.
+    keys: Provider,
 }
 
 impl SalvageOptions {
+    /// Sets who gives the keys of an encrypted store. What is written is encrypted with the current one.
+    #[cfg(feature = "encryption")]
+    #[must_use]
+    pub fn with_encryption(mut self, keys: impl crate::KeyProvider) -> Self {
+        self.keys = Provider(Some(Arc::new(keys)));
+        self
+    }
+
     /// Sets the I/O engine's URI.
     #[must_use]
     pub fn with_io(mut self, uri: impl Into<String>) -> Self {
@@ -139,6 +151,7 @@ pub(crate) fn salvage_with(
     dst: &Path,
     options: &SalvageOptions,
 ) -> Result<SalvageReport> {
+    let io = &with_keys(io, &options.keys);
     if dst.starts_with(src) {
         let (src, dst) = (src.display(), dst.display());
         return Err(Error::Invalid(format!(

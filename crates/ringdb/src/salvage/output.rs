@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Files;
 use crate::compaction::pick::LAST;
 use crate::key::{Kind, Seq};
+use crate::seal::ring;
 use crate::settings::SettingsMap;
 use crate::table::writer::{TableOptions, TableWriter};
 use crate::table::{Reads, TableMeta};
@@ -55,6 +56,7 @@ impl<'a> Output<'a> {
             most_keys: None,
             most_hashes: MOST_HASHES,
             reads: Reads::Direct,
+            seal: ring::for_writing(&self.files.io)?,
             purpose: purpose::FLUSH,
         };
         let w = TableWriter::create(&self.files.io, &path, id, options)?;

@@ -299,9 +299,9 @@ impl Versions {
 }
 
 fn feed(remains: Remains, block_bytes: Option<u32>) -> Feed {
-    let Remains { window, file_id, properties, index, data_end, problems } = remains;
+    let Remains { window, file_id, seal, properties, index, data_end, problems } = remains;
     if let Some(index) = index {
-        return Feed::Index(BlockWalk::new(window, index, file_id));
+        return Feed::Index(BlockWalk::new(window, index, (file_id, seal)));
     }
     let packed = properties.as_ref().map(|p| p.trimmed || p.compression != Encoding::Plain);
     let size = properties.as_ref().map(|p| p.block_bytes).or(block_bytes);

@@ -11,6 +11,8 @@ pub(crate) enum Encoding {
     Plain = 0,
     Lz4 = 1,
     Zstd = 2,
+    /// Not compressed, in a sealed table: as plain, but never to be read in place.
+    Sealed = 3,
 }
 
 impl Encoding {
@@ -19,15 +21,20 @@ impl Encoding {
             0 => Some(Encoding::Plain),
             1 => Some(Encoding::Lz4),
             2 => Some(Encoding::Zstd),
+            3 => Some(Encoding::Sealed),
             _ => None,
         }
+    }
+
+    pub fn is_compressed(self) -> bool {
+        matches!(self, Encoding::Lz4 | Encoding::Zstd)
     }
 }
 
 impl From<Encoding> for Compression {
     fn from(e: Encoding) -> Compression {
         match e {
-            Encoding::Plain => Compression::None,
+            Encoding::Plain | Encoding::Sealed => Compression::None,
             Encoding::Lz4 => Compression::Lz4,
             Encoding::Zstd => Compression::Zstd,
         }
@@ -65,7 +72,7 @@ impl Compressor {
     /// `src` compressed, if that is shorter than `limit`.
     pub fn compress(&mut self, src: &[u8], limit: usize) -> Option<&[u8]> {
         let n = match self.encoding {
-            Encoding::Plain => return None,
+            Encoding::Plain | Encoding::Sealed => return None,
             Encoding::Lz4 => {
                 self.out.resize(lz4_flex::block::get_maximum_output_size(src.len()), 0);
                 lz4_flex::block::compress_into(src, &mut self.out).ok()?
@@ -90,7 +97,7 @@ thread_local! {
 /// Decompresses `src` into `out`, which it must fill exactly.
 pub(crate) fn decompress(encoding: Encoding, src: &[u8], out: &mut [u8]) -> Result<(), String> {
     let n = match encoding {
-        Encoding::Plain => {
+        Encoding::Plain | Encoding::Sealed => {
             if src.len() == out.len() {
                 out.copy_from_slice(src);
             }
@@ -120,7 +127,7 @@ pub(crate) fn decompress_any(
     out.resize(before + most, 0);
     let into = &mut out[before..];
     let n = match encoding {
-        Encoding::Plain => None,
+        Encoding::Plain | Encoding::Sealed => None,
         Encoding::Lz4 => lz4_flex::block::decompress_into(src, into).ok(),
         Encoding::Zstd => ZSTD.with(|z| {
             let mut z = z.borrow_mut();

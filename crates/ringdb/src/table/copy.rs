@@ -195,7 +195,7 @@ fn check_block(parts: &TableParts, number: u32, stored: &[u8], out: &mut Vec<u8>
         Encoding::Plain => BlockView::validate(stored, parts.file_id, number),
         _ => {
             out.resize(pos.block_len as usize, 0);
-            unpack_block(stored, &pos, out, parts.file_id, number)
+            unpack_block(stored, &pos, out, (parts.file_id, parts.seal()), number)
         }
     };
     checked.map_err(|e| parts.corrupt_block(number, e))

@@ -218,7 +218,7 @@ impl Table {
             return Ok(Block::Shared(Arc::clone(buf), range));
         }
         let unpack = |out: &mut [u8]| {
-            let sum = unpack(stored, pos, out, self.meta().file_id, number)
+            let sum = unpack(stored, pos, out, (self.meta().file_id, self.parts().seal()), number)
                 .map_err(|detail| Error::corrupt(self.path(), Some(pos.offset), detail))?;
             self.check_structure(&out[..len], number, pos, sum)
         };

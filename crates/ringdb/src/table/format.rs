@@ -12,17 +12,33 @@ use crate::coding::{Reader, crc32c, put_varint};
 use crate::error::{Error, Result};
 use crate::expiry::Expiry;
 use crate::format_version::{FormatVersion, Named};
+use crate::seal::{Seal, Stamp, TAG_BYTES, Unit};
 
 /// Bytes of the footer, in this and all later versions.
 pub(crate) const FOOTER_BYTES: usize = 128;
 const MAGIC: [u8; 8] = *b"ringdbT\n";
 const DIGEST_AT: usize = 76;
 const DIGEST_END: usize = 92;
+const STAMP_AT: usize = DIGEST_END;
 const VERSION_AT: usize = 112;
 const SUM_AT: usize = 116;
 const MAGIC_AT: usize = 120;
 /// Smallest and largest `block_bytes`.
 pub(crate) const BLOCK_BYTES_RANGE: std::ops::RangeInclusive<u32> = 4096..=65536;
+
+/// Which part of the file behind its blocks.
+#[derive(Clone, Copy)]
+pub(super) struct SectionNumber(u32);
+pub(super) const INDEX: SectionNumber = SectionNumber(0);
+pub(super) const FILTER: SectionNumber = SectionNumber(1);
+pub(super) const PROPERTIES: SectionNumber = SectionNumber(2);
+
+impl SectionNumber {
+    /// Where it is sealed, in table `file_id`.
+    pub fn unit(self, file_id: u64) -> Unit {
+        Unit::Section { file: file_id, number: self.0 }
+    }
+}
 
 /// A part of the file with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +74,8 @@ pub(crate) struct Footer {
     /// XXH3-128 of all blocks' checksums, in their order; 0 in tables of earlier builds. With the rest of the footer
     /// it tells the table from all others.
     pub digest: u128,
+    /// What blocks and sections are sealed with.
+    pub stamp: Option<Stamp>,
 }
 
 impl Footer {
@@ -73,6 +91,7 @@ impl Footer {
         let mut out = [0; FOOTER_BYTES];
         out[..b.len()].copy_from_slice(&b);
         out[DIGEST_AT..DIGEST_END].copy_from_slice(&self.digest.to_le_bytes());
+        out[STAMP_AT..VERSION_AT].copy_from_slice(&Stamp::encode(self.stamp.as_ref()));
         out[VERSION_AT..SUM_AT].copy_from_slice(&self.version.number().to_le_bytes());
         let sum = crc32c(0, &out[..SUM_AT]);
         out[SUM_AT..MAGIC_AT].copy_from_slice(&sum.to_le_bytes());
@@ -109,9 +128,13 @@ impl Footer {
                 filter: section()?,
                 properties: section()?,
                 digest: u128::from_le_bytes(bytes[DIGEST_AT..].first_chunk().copied()?),
+                stamp: match version {
+                    FormatVersion::V3 => Some(Stamp::decode(bytes[STAMP_AT..].first_chunk()?)?),
+                    _ => None,
+                },
             })
         };
-        let footer = read().ok_or_else(|| bad("the footer is cut off".into()))?;
+        let footer = read().ok_or_else(|| bad("the footer is not well formed".into()))?;
         if footer.file_bytes != file_bytes || footer.file_id != file_id {
             let (id, len) = (footer.file_id, footer.file_bytes);
             return Err(bad(format!(
@@ -232,16 +255,16 @@ pub(super) fn packed_checksum(packed: &[u8], file_id: u64, block_no: u32) -> u32
 
 /// Turns the bytes that lie at a block's position into the block, and checks all of it. `stored` is
 /// `pos.stored_len` long, `out` (a frame, a buffer) at least `pos.block_len`; its first `pos.block_len` bytes
-/// become the block. When `pos.encoding` is plain, reading into place and [`BlockView::validate`] is the same
-/// without a copy.
+/// become the block. `seal` is the table's, if it has one. When `pos.encoding` is plain, reading into place and
+/// [`BlockView::validate`] is the same without a copy.
 pub(crate) fn unpack_block(
     stored: &[u8],
     pos: &BlockPos,
     out: &mut [u8],
-    file_id: u64,
+    (file_id, seal): (u64, Option<&Seal>),
     block_no: u32,
 ) -> std::result::Result<(), String> {
-    unpack(stored, pos, out, file_id, block_no)?;
+    unpack(stored, pos, out, (file_id, seal), block_no)?;
     let block = &out[..pos.block_len as usize];
     BlockView::check_structure(block).map_err(|e| format!("block {block_no}: {e}"))
 }
@@ -251,7 +274,7 @@ pub(super) fn unpack(
     stored: &[u8],
     pos: &BlockPos,
     out: &mut [u8],
-    file_id: u64,
+    (file_id, seal): (u64, Option<&Seal>),
     block_no: u32,
 ) -> std::result::Result<u32, String> {
     let Some(out) = out.get_mut(..pos.block_len as usize) else {
@@ -272,9 +295,41 @@ pub(super) fn unpack(
         return Err(format!("block {block_no}: its checksum does not match"));
     }
     // The block's own checksum is not stored: it would only say again what was just checked.
-    out[..4].fill(0);
-    decompress(pos.encoding, packed, &mut out[4..]).map_err(|e| format!("block {block_no}: {e}"))?;
+    let (front, body) = out.split_at_mut(4);
+    front.fill(0);
+    match seal {
+        Some(seal) => {
+            open_packed(packed, pos.encoding, body, seal, Unit::Block { file: file_id, number: block_no })
+        }
+        None => decompress(pos.encoding, packed, body),
+    }
+    .map_err(|e: String| format!("block {block_no}: {e}"))?;
     Ok(sum)
+}
+
+/// Decrypts what lies behind a block's checksum, and decompresses it into `body`.
+fn open_packed(
+    packed: &[u8],
+    encoding: Encoding,
+    body: &mut [u8],
+    seal: &Seal,
+    unit: Unit,
+) -> std::result::Result<(), String> {
+    let Some((bytes, tag)) = packed.split_last_chunk::<TAG_BYTES>() else {
+        return Err("it is cut off".into());
+    };
+    if encoding.is_compressed() {
+        let mut bytes = bytes.to_vec();
+        if !seal.open(unit, &[], &mut bytes, tag) {
+            return Err(seal.refusal());
+        }
+        return decompress(encoding, &bytes, body);
+    }
+    if bytes.len() != body.len() {
+        return Err(format!("{} bytes where {} should be", bytes.len(), body.len()));
+    }
+    body.copy_from_slice(bytes);
+    if seal.open(unit, &[], body, tag) { Ok(()) } else { Err(seal.refusal()) }
 }
 
 #[cfg(test)]
@@ -292,6 +347,7 @@ mod tests {
             filter: s(8292, 65),
             properties: s(8400, 20),
             digest: 5 << 100,
+            stamp: None,
         }
     }
 
@@ -300,8 +356,13 @@ mod tests {
         let b = footer().encode();
         let path = Path::new("t");
         assert_eq!(Footer::decode(&b, path, 16384, 12).unwrap(), footer());
-        let first = Footer { version: FormatVersion::V1, ..footer() };
-        assert_eq!(Footer::decode(&first.encode(), path, 16384, 12).unwrap(), first);
+        let stamp = Some(Stamp { key: 3, salt: [7; 16] });
+        for (version, stamp) in [(FormatVersion::V1, None), (FormatVersion::V3, stamp)] {
+            let other = Footer { version, stamp, ..footer() };
+            assert_eq!(Footer::decode(&other.encode(), path, 16384, 12).unwrap(), other);
+        }
+        let unsealed = Footer { version: FormatVersion::V3, ..footer() };
+        assert!(matches!(Footer::decode(&unsealed.encode(), path, 16384, 12), Err(Error::Corrupt { .. })));
         assert!(Footer::decode(&b, path, 16385, 12).is_err());
         assert!(Footer::decode(&b, path, 16384, 13).is_err());
         for i in 0..b.len() {
@@ -314,11 +375,11 @@ mod tests {
     #[test]
     fn a_newer_version_is_named() {
         let mut b = footer().encode();
-        b[VERSION_AT] = 3;
+        b[VERSION_AT] = 4;
         let sum = crc32c(0, &b[..SUM_AT]);
         b[SUM_AT..MAGIC_AT].copy_from_slice(&sum.to_le_bytes());
         let e = Footer::decode(&b, Path::new("t"), 16384, 12).unwrap_err();
-        assert!(matches!(e, Error::NewerFormat { found: 3, newest: 2, .. }), "{e}");
+        assert!(matches!(e, Error::NewerFormat { found: 4, newest: 3, .. }), "{e}");
     }
 
     #[test]
@@ -396,7 +457,7 @@ mod tests {
             let _ = Footer::decode(&footer, Path::new("t"), 1 << 20, file_id);
             for encoding in [Encoding::Plain, Encoding::Lz4, Encoding::Zstd] {
                 let pos = BlockPos { offset: 0, stored_len: b.len() as u32, block_len: 4096, encoding };
-                prop_assert!(unpack_block(&b, &pos, &mut [0; 4096], file_id, 0).is_err());
+                prop_assert!(unpack_block(&b, &pos, &mut [0; 4096], (file_id, None), 0).is_err());
             }
         }
     }

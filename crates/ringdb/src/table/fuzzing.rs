@@ -27,6 +27,7 @@ use crate::format_version::FormatVersion;
 use crate::fuzz_input::{Input, put_chunk, write_file};
 use crate::key::{self, Kind, SEQ_MAX, Seq};
 use crate::purpose::{USER_READ, VERIFY};
+use crate::seal::{Seal, Unit};
 
 /// The file as it is.
 const RAW: u8 = 0;
@@ -97,12 +98,13 @@ pub fn block(data: &[u8]) {
         1 => {
             let mut stored = packed_checksum(bytes, FILE_ID, 3).to_le_bytes().to_vec();
             stored.extend_from_slice(bytes);
-            if unpack_block(&stored, &pos(encoding, &stored), &mut out, FILE_ID, 3).is_ok() {
+            if unpack_block(&stored, &pos(encoding, &stored), &mut out, (FILE_ID, None), 3).is_ok() {
                 look_at(&out);
             }
+            sealed(bytes, &mut out, &pos);
         }
         2 => {
-            if unpack_block(bytes, &pos(encoding, bytes), &mut out, FILE_ID, 3).is_ok() {
+            if unpack_block(bytes, &pos(encoding, bytes), &mut out, (FILE_ID, None), 3).is_ok() {
                 look_at(&out);
             }
         }
@@ -112,6 +114,27 @@ pub fn block(data: &[u8]) {
                 let mut back = vec![0; bytes.len()];
                 assert_eq!(decompress(encoding, packed, &mut back), Ok(()));
                 assert_eq!(back, bytes);
+            }
+        }
+    }
+}
+
+/// Bytes as they are behind a checksum that is right, and the same sealed: what was not sealed is refused, what was
+/// comes out as it went in.
+fn sealed(bytes: &[u8], out: &mut [u8], pos: &dyn Fn(Encoding, &[u8]) -> BlockPos) {
+    let Some(seal) = Seal::for_fuzzing() else { return };
+    let mut body = bytes.to_vec();
+    for closed in [false, true] {
+        if closed {
+            seal.close_vec(Unit::Block { file: FILE_ID, number: 3 }, &[], &mut body, 0);
+        }
+        for encoding in [Encoding::Sealed, Encoding::Lz4, Encoding::Zstd] {
+            let mut stored = packed_checksum(&body, FILE_ID, 3).to_le_bytes().to_vec();
+            stored.extend_from_slice(&body);
+            let unpacked = unpack_block(&stored, &pos(encoding, &stored), out, (FILE_ID, Some(&seal)), 3);
+            assert!(closed || unpacked.is_err(), "what nobody has sealed is opened");
+            if unpacked.is_ok() {
+                look_at(out);
             }
         }
     }
@@ -157,6 +180,7 @@ fn raw_footer(bytes: &[u8]) -> Option<Footer> {
         filter: section()?,
         properties: section()?,
         digest: 0,
+        stamp: None,
     })
 }
 
@@ -240,6 +264,7 @@ pub(crate) fn assemble(input: &mut Input<'_>, file_id: u64) -> Option<(Vec<u8>, 
         filter: filter_at,
         properties: properties_at,
         digest: 0,
+        stamp: None,
     };
     file.extend_from_slice(&footer.encode());
     Some((file, properties.meta))

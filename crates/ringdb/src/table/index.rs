@@ -14,6 +14,7 @@ use super::block::BLOCK_UNIT;
 use super::compress::Encoding;
 use crate::coding::same_bytes;
 use crate::cursor::key_head;
+use crate::seal::TAG_BYTES;
 
 const FANOUT: usize = 16;
 const INLINE_PREFIX: usize = 58;
@@ -272,7 +273,9 @@ impl Index {
         if let Some(&[start, end]) = p.packed.get(block as usize..block as usize + 2) {
             let encoding = Encoding::from_u8((start & 3) as u8).unwrap_or(Encoding::Plain);
             let stored_len = ((end >> 2) - (start >> 2)) as u32;
-            if p.trimmed && encoding == Encoding::Plain {
+            if encoding == Encoding::Sealed {
+                block_len = stored_len.saturating_sub(TAG_BYTES as u32);
+            } else if p.trimmed && encoding == Encoding::Plain {
                 block_len = stored_len;
             }
             return BlockPos { offset: start >> 2, stored_len, block_len, encoding };
@@ -290,6 +293,14 @@ impl Index {
                 p.offset + p.stored_len as u64
             }
         }
+    }
+
+    /// Whether this can be the index of a sealed table (of another one, if not `sealed`).
+    pub fn fits_seal(&self, sealed: bool) -> bool {
+        let wrong = if sealed { Encoding::Plain } else { Encoding::Sealed };
+        let packed = self.positions.packed.split_last().map_or(&[][..], |(_, blocks)| blocks);
+        // Where there are no positions, all blocks are as they are.
+        (!sealed || !packed.is_empty()) && packed.iter().all(|p| p & 3 != wrong as u64)
     }
 
     /// Whether blocks may be stored without padding.

@@ -12,6 +12,7 @@ use super::compress::Encoding;
 use super::index::{Index, Large, Positions};
 use super::meta::MAX_INTERNAL_KEY_BYTES;
 use crate::coding::{Reader, put_bytes, put_varint};
+use crate::seal::TAG_BYTES;
 
 /// A block that is compressed is no longer than this when it is not, in units of 4 KiB: values of more than 16 MiB
 /// are stored plain. So a few damaged bytes cannot ask for gigabytes.
@@ -81,7 +82,7 @@ impl IndexBuilder {
     /// Adds where the next block lies: `block_len` bytes long in memory, after the one before. `packed` says how
     /// it is stored in a compressed or trimmed table, where all blocks are added with it; `None` if stored as it is.
     pub fn add_position(&mut self, block_len: u32, packed: Option<(u32, Encoding)>) {
-        let by_rule = !self.positions.trimmed || packed.is_some_and(|(_, e)| e != Encoding::Plain);
+        let by_rule = !self.positions.trimmed || packed.is_some_and(|(_, e)| e.is_compressed());
         if block_len > self.block_bytes && by_rule {
             let units = block_len / BLOCK_UNIT as u32;
             push_large(&mut self.positions.large, self.block_bytes, self.added, units);
@@ -120,7 +121,8 @@ impl IndexBuilder {
         if p.trimmed {
             // Of blocks that are stored as they are, the positions say all.
             let large = std::mem::take(&mut p.large);
-            for l in large.iter().filter(|l| p.packed[l.block as usize] & 3 != 0) {
+            let compressed = |block: u32| matches!(p.packed[block as usize] & 3, 1 | 2);
+            for l in large.iter().filter(|l| compressed(l.block)) {
                 push_large(&mut p.large, self.block_bytes, l.block, l.units);
             }
         }
@@ -189,8 +191,9 @@ impl Index {
         // Who reads a plain block into place takes one length for the other.
         let wrong = |n: &u32| {
             let pos = index.block_pos(*n);
-            let plain = pos.encoding == Encoding::Plain;
-            plain && (pos.stored_len != pos.block_len || pos.stored_len < HEADER_BYTES as u32)
+            let tag = if pos.encoding == Encoding::Sealed { TAG_BYTES as u32 } else { 0 };
+            !pos.encoding.is_compressed()
+                && (pos.stored_len != pos.block_len + tag || pos.block_len < HEADER_BYTES as u32)
         };
         match (0..index.blocks()).filter(|_| packed != BY_RULE).find(wrong) {
             Some(n) => Err(format!("block {n} is not compressed and has two lengths, or is too short")),

@@ -32,6 +32,9 @@ pub(crate) mod remains;
 #[cfg(test)]
 mod round_trip_tests;
 pub(crate) mod scan;
+#[cfg(all(test, feature = "encryption"))]
+mod sealed_tests;
+mod sections;
 #[cfg(test)]
 mod trimmed_tests;
 pub(crate) mod walk;

@@ -1,6 +1,7 @@
 //! [`TableParts`]: what is read of a table when it is opened, and stays in memory.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use engineswap::mem::AlignedBuf;
 use engineswap::{File, Io, Purpose};
@@ -8,13 +9,14 @@ use engineswap::{File, Io, Purpose};
 use super::block::BLOCK_UNIT;
 use super::compress::Encoding;
 use super::filter::{Filter, FilterBuilder};
-use super::format::{FOOTER_BYTES, Footer, Properties};
+use super::format::{FILTER, FOOTER_BYTES, Footer, INDEX, PROPERTIES, Properties};
 use super::index::Index;
 use super::index_format::IndexBuilder;
 use super::meta::TableMeta;
 use super::reads::Reads;
 use crate::error::{Error, Result};
 use crate::key::Seq;
+use crate::seal::{Seal, opened, ring};
 
 /// First guess at how much of a table's end is needed.
 const TAIL_BYTES: u64 = 256 << 10;
@@ -26,6 +28,7 @@ pub(crate) struct TableParts {
     file: Result<File>,
     pub path: PathBuf,
     pub file_id: u64,
+    seal: Option<Arc<Seal>>,
     pub properties: Properties,
     pub index: Index,
     pub filter: Filter,
@@ -54,23 +57,30 @@ impl TableParts {
         let bad = |what: &str, offset: u64, detail: String| {
             Error::corrupt(path, Some(offset), format!("{what}: {detail}"))
         };
+        let seal = ring::of_file(io, footer.stamp, path)?;
         let s = footer.properties;
-        let properties = s
-            .check(&tail, tail_at, file_id)
-            .and_then(|b| Properties::decode(b).ok_or_else(|| "they are not well formed".into()))
-            .map_err(|e| bad("properties", s.offset, e))?;
+        let bytes = s.check(&tail, tail_at, file_id).map_err(|e| bad("properties", s.offset, e))?;
+        // The first that is opened: a wrong key is met here.
+        let bytes = opened(seal.as_deref(), PROPERTIES.unit(file_id), bytes).map_err(|detail| {
+            seal.as_ref().map_or_else(|| bad("properties", s.offset, detail), |s| s.wrong_key(path))
+        })?;
+        let properties = Properties::decode(&bytes)
+            .ok_or_else(|| bad("properties", s.offset, "they are not well formed".into()))?;
         let s = footer.filter;
         let filter = s
             .check(&tail, tail_at, file_id)
-            .and_then(Filter::decode)
+            .and_then(|b| Filter::decode(&opened(seal.as_deref(), FILTER.unit(file_id), b)?))
             .map_err(|e| bad("filter", s.offset, e))?;
         let s = footer.index;
         let index = s
             .check(&tail, tail_at, file_id)
-            .and_then(|b| Index::decode(b, properties.block_bytes))
+            .and_then(|b| {
+                Index::decode(&opened(seal.as_deref(), INDEX.unit(file_id), b)?, properties.block_bytes)
+            })
             .map_err(|e| bad("index", s.offset, e))?;
         let meta = &properties.meta;
-        let agree = index.blocks() == properties.blocks
+        let agree = index.fits_seal(seal.is_some())
+            && index.blocks() == properties.blocks
             && index.is_trimmed() == properties.trimmed
             && index.data_bytes() <= s.offset
             && index.separator(index.blocks() - 1) == meta.largest
@@ -79,7 +89,7 @@ impl TableParts {
         if !agree {
             return Err(bad("properties", footer.properties.offset, "they disagree with the index".into()));
         }
-        Ok(TableParts { file: Ok(file), path: path.into(), file_id, properties, index, filter })
+        Ok(TableParts { file: Ok(file), path: path.into(), file_id, seal, properties, index, filter })
     }
 
     /// The same of a table that the manifest describes as `meta`.
@@ -114,6 +124,7 @@ impl TableParts {
             file: Err(why),
             path: path.into(),
             file_id: meta.file_id,
+            seal: None,
             properties: Properties {
                 block_bytes,
                 compression: Encoding::Plain,
@@ -128,6 +139,17 @@ impl TableParts {
             index: index.finish(),
             filter: FilterBuilder::new(0).finish(),
         }
+    }
+
+    /// What its blocks are sealed with.
+    #[inline]
+    pub fn seal(&self) -> Option<&Seal> {
+        self.seal.as_deref()
+    }
+
+    /// The same, to be kept.
+    pub fn seal_shared(&self) -> Option<Arc<Seal>> {
+        self.seal.clone()
     }
 
     /// The open file; the error with which the table failed to open.

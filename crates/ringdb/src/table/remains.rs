@@ -6,11 +6,14 @@ use std::sync::Arc;
 use engineswap::{Io, Purpose};
 
 use super::block::BLOCK_UNIT;
-use super::format::{BLOCK_BYTES_RANGE, FOOTER_BYTES, Footer, Properties, Section};
+use super::format::{
+    BLOCK_BYTES_RANGE, FILTER, FOOTER_BYTES, Footer, INDEX, PROPERTIES, Properties, Section, SectionNumber,
+};
 use super::index::Index;
 use super::walk::Window;
 use crate::coding::Reader;
 use crate::error::{Error, Result};
+use crate::seal::{Seal, ring};
 
 const UNIT: u64 = BLOCK_UNIT as u64;
 /// How far back from the end of a file the footer is looked for: something may have been appended.
@@ -21,6 +24,8 @@ pub(crate) struct Remains {
     pub window: Window,
     /// The number that the blocks' checksums are started from.
     pub file_id: u64,
+    /// What the table is sealed with. Without its index, the blocks of one that is sealed cannot be found.
+    pub seal: Option<Arc<Seal>>,
     pub properties: Option<Properties>,
     pub index: Option<Arc<Index>>,
     /// Where the blocks end, as far as that is known.
@@ -47,34 +52,52 @@ impl Remains {
         }
         let file_id = footer.map_or(named, |f| f.file_id);
         let mut data_end = window.len();
-        let (mut properties, mut index) = (None, None);
+        let (mut properties, mut index, mut seal) = (None, None, None);
         if let Some(footer) = footer {
             data_end = footer.index.offset;
             if footer.file_bytes != window.len() {
                 problems.push(format!("{} bytes, where {} should be", window.len(), footer.file_bytes));
             }
-            let mut read = |what: &str, s: Section| match section(&mut window, s, file_id) {
+            match ring::of_file(io, footer.stamp, path) {
+                Ok(found) => seal = found,
+                Err(e) => problems.push(e.to_string()),
+            }
+            let opened = |bytes: Vec<u8>, which: SectionNumber| match (footer.stamp, &seal) {
+                (None, _) => Ok(bytes),
+                (_, Some(seal)) => {
+                    seal.opened(which.unit(file_id), &[], &bytes).ok_or_else(|| seal.refusal())
+                }
+                (_, None) => Err("it is encrypted".into()),
+            };
+            let mut read = |what: &str, s: Section, which| match section(&mut window, s, file_id)
+                .and_then(|bytes| opened(bytes, which))
+            {
                 Ok(bytes) => Some(bytes),
                 Err(e) => {
                     problems.push(format!("{what}: {e}"));
                     None
                 }
             };
-            properties = read("properties", footer.properties).and_then(|b| Properties::decode(&b));
+            properties =
+                read("properties", footer.properties, PROPERTIES).and_then(|b| Properties::decode(&b));
             // Only looked at: salvage does not ask it.
-            drop(read("filter", footer.filter));
-            let bytes = read("index", footer.index);
+            drop(read("filter", footer.filter, FILTER));
+            let bytes = read("index", footer.index, INDEX);
             let sizes = properties.as_ref().map(|p| p.block_bytes).or(block_bytes).into_iter();
             let sizes = sizes.chain((12..=16).map(|shift| 1 << shift));
             index = bytes.and_then(|b| {
-                let fits = |i: &Index| i.blocks() > 0 && i.data_bytes() <= footer.index.offset;
+                let fits = |i: &Index| {
+                    i.blocks() > 0
+                        && i.data_bytes() <= footer.index.offset
+                        && i.fits_seal(footer.stamp.is_some())
+                };
                 sizes
                     .filter(|n| BLOCK_BYTES_RANGE.contains(n))
                     .filter_map(|n| Index::decode(&b, n).ok())
                     .find(fits)
             });
         }
-        Ok(Remains { window, file_id, properties, index: index.map(Arc::new), data_end, problems })
+        Ok(Remains { window, file_id, seal, properties, index: index.map(Arc::new), data_end, problems })
     }
 }
 

@@ -35,11 +35,13 @@ fn options(compression: Compression, block_bytes: u32) -> TableOptions {
         most_keys: None,
         most_hashes: usize::MAX,
         reads: Reads::PageCache,
+        seal: None,
         purpose: Purpose(1),
     }
 }
 
 fn write(path: &Path, entries: &[Entry], options: TableOptions) -> Result<TableMeta> {
+    let compressed = options.compression != Compression::None;
     let mut w = TableWriter::create(&io(), path, FILE, options)?;
     for e in entries {
         w.add(&e.key, e.seq, e.kind, &e.value)?;
@@ -50,7 +52,6 @@ fn write(path: &Path, entries: &[Entry], options: TableOptions) -> Result<TableM
     // The block being gathered counts with its full length, however well it may compress.
     let slack = 8192 + meta.file_bytes / 4;
     assert!(estimate + slack > meta.file_bytes, "{estimate} {}", meta.file_bytes);
-    let compressed = options.compression != Compression::None;
     assert!(compressed || estimate < meta.file_bytes + slack, "{estimate} {}", meta.file_bytes);
     Ok(meta)
 }
@@ -91,7 +92,8 @@ fn get(parts: &TableParts, key: &[u8], seq: Seq) -> Result<Option<Entry>> {
         // Through the page cache: a direct read would need aligned buffers.
         std::fs::File::open(&parts.path).unwrap().read_exact_at(&mut stored, pos.offset).unwrap();
         let mut out = vec![0xCC; pos.block_len as usize + 10];
-        unpack_block(&stored, &pos, &mut out, FILE, block).map_err(|e| parts.corrupt_block(block, e))?;
+        unpack_block(&stored, &pos, &mut out, (FILE, parts.seal()), block)
+            .map_err(|e| parts.corrupt_block(block, e))?;
         match BlockView::trusted(&out).find(key, seq) {
             Find::Found(e) => {
                 let mut k = vec![];
@@ -220,8 +222,8 @@ fn wrong_calls_are_refused() {
     let dir = Dir::new();
     let o = options(Compression::None, 4096);
     let path = dir.file("a");
-    assert!(TableWriter::create(&io(), &path, FILE, o).unwrap().finish().is_err());
-    assert!(TableWriter::create(&io(), &path, FILE, o).is_err(), "the file exists");
+    assert!(TableWriter::create(&io(), &path, FILE, o.clone()).unwrap().finish().is_err());
+    assert!(TableWriter::create(&io(), &path, FILE, o.clone()).is_err(), "the file exists");
     let mut w = TableWriter::create(&io(), &dir.file("b"), FILE, o).unwrap();
     w.add(b"\0b", 5, Kind::Put, b"").unwrap();
     for (key, seq) in [(&b"\0b"[..], 5), (b"\0b", 6), (b"\0a", 1), (b"", 1), (b"\0c", SEQ_MAX + 1)] {

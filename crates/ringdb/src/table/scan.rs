@@ -134,7 +134,8 @@ impl TableScan {
                 Some((_, bytes)) if whole => &bytes[start..end],
                 _ => &self.stored[..],
             };
-            unpack_block(stored, &pos, &mut self.scratch, self.parts.file_id, block)
+            let table = (self.parts.file_id, self.parts.seal());
+            unpack_block(stored, &pos, &mut self.scratch, table, block)
         };
         checked.map_err(|e| self.parts.corrupt_block(block, e))?;
         self.layout = Some(BlockView::trusted(self.bytes()).layout());

@@ -37,6 +37,7 @@ fn table(
         most_keys: None,
         most_hashes: usize::MAX,
         reads,
+        seal: None,
         purpose: Purpose(1),
     };
     let mut w = TableWriter::create(&io(), path, FILE, options).unwrap();

@@ -14,6 +14,7 @@ use super::format::unpack_block;
 use super::index::Index;
 use super::reads::open_direct;
 use crate::error::{Error, Result};
+use crate::seal::Seal;
 
 /// Bytes read at once, if nothing fails.
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -122,13 +123,14 @@ pub(crate) struct BlockWalk {
     window: Window,
     index: Arc<Index>,
     file_id: u64,
+    seal: Option<Arc<Seal>>,
     block: Vec<u8>,
 }
 
 impl BlockWalk {
-    /// Over the blocks that `index` names.
-    pub fn new(window: Window, index: Arc<Index>, file_id: u64) -> BlockWalk {
-        BlockWalk { window, index, file_id, block: Vec::new() }
+    /// Over the blocks that `index` names, of a table with this number and this seal.
+    pub fn new(window: Window, index: Arc<Index>, (file_id, seal): (u64, Option<Arc<Seal>>)) -> BlockWalk {
+        BlockWalk { window, index, file_id, seal, block: Vec::new() }
     }
 
     /// The index.
@@ -150,7 +152,8 @@ impl BlockWalk {
             return Ok(stored);
         }
         self.block.resize(pos.block_len as usize, 0);
-        unpack_block(stored, &pos, &mut self.block, self.file_id, number).map_err(corrupt)?;
+        let table = (self.file_id, self.seal.as_deref());
+        unpack_block(stored, &pos, &mut self.block, table, number).map_err(corrupt)?;
         Ok(&self.block)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::path::Path;
+use std::sync::Arc;
 
 use engineswap::{Io, Purpose};
 use xxhash_rust::xxh3::Xxh3;
@@ -10,18 +11,19 @@ use super::block::BLOCK_UNIT;
 use super::block_builder::{BlockBuilder, lone_block_front, lone_used, put_checksum};
 use super::compress::{Compressor, Encoding};
 use super::filter::FilterBuilder;
-use super::format::{FOOTER_BYTES, Footer, Properties, Section, packed_checksum};
+use super::format::{FOOTER_BYTES, Footer, INDEX, PROPERTIES, Properties, packed_checksum};
 use super::index::shortest_separator;
 use super::index_format::IndexBuilder;
 use super::meta::{MAX_INTERNAL_KEY_BYTES, TableMeta};
 use super::output::{MOST_BUFFER_BYTES, Output, Syncing};
 use super::reads::Reads;
-use crate::coding::crc32c;
+use super::sections::Sections;
 use crate::error::{Error, Result};
 use crate::expiry::{self, Expiries};
 use crate::format_version::FormatVersion;
 use crate::key::{self, Kind, MAX_VALUE_BYTES, SEQ_MAX, Seq};
 use crate::options::Compression;
+use crate::seal::{Seal, TAG_BYTES, Unit};
 
 /// Values longer than this go straight from the caller's memory to the file's buffers, when not compressed.
 const STREAM_PLAIN_BYTES: usize = 128 << 10;
@@ -42,7 +44,7 @@ const PADDING_SLACK: u64 = 16 << 10;
 const CHECKSUM_BYTES: usize = 4;
 
 /// How to write a table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TableOptions {
     /// Bytes of a normal block: a power of two from 4 KiB to 64 KiB.
     pub block_bytes: u32,
@@ -59,6 +61,8 @@ pub(crate) struct TableOptions {
     pub most_hashes: usize,
     /// How the table will be read: through the page cache, and then what is written stays there; or past it.
     pub reads: Reads,
+    /// What to seal it with.
+    pub seal: Option<Arc<Seal>>,
     pub purpose: Purpose,
 }
 
@@ -107,14 +111,22 @@ impl TableWriter {
             largest: Vec::new(),
             expiry: None,
         };
+        let mut block = BlockBuilder::new(options.block_bytes as usize);
+        let mut index = IndexBuilder::new(options.block_bytes);
+        // What is sealed can lie anywhere: nothing is read in place.
+        let trims = options.seal.is_some();
+        if trims {
+            index.trim();
+            block.trim();
+        }
         Ok(TableWriter {
             out,
             file_id,
-            block: BlockBuilder::new(options.block_bytes as usize),
+            block,
             streamed_key: None,
-            index: IndexBuilder::new(options.block_bytes),
+            index,
             padding: 0,
-            trims: false,
+            trims,
             merges: false,
             expiries: Expiries::default(),
             filter: FilterBuilder::new(options.filter_bits_per_key),
@@ -264,6 +276,12 @@ impl TableWriter {
     fn write_block(&mut self) -> Result<()> {
         let len = self.block.block_len();
         let block_no = self.index.positions_added();
+        if let Some(seal) = self.options.seal.clone() {
+            let used = self.block.used_len();
+            self.scratch.resize(self.block.block_len(), 0);
+            self.block.finish_into(&mut self.scratch, self.file_id, block_no);
+            return self.write_sealed(&seal, used);
+        }
         if self.compressor.encoding() == Encoding::Plain {
             let len = self.stored_len(self.block.used_len(), len);
             self.index.add_position(len as u32, self.trims.then_some((len as u32, Encoding::Plain)));
@@ -304,8 +322,51 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes a block of one entry without a copy of its value besides the file's buffers.
+    /// Compresses the block in `scratch`, if that is worth it, seals and writes it; `used` of its bytes are no padding.
+    fn write_sealed(&mut self, seal: &Seal, used: usize) -> Result<()> {
+        let len = self.scratch.len();
+        let Some(packed) = self.compressor.compress(&self.scratch[CHECKSUM_BYTES..], len / 8 * 7) else {
+            self.scratch.truncate(used);
+            return self.write_sealed_as(seal, used, Encoding::Sealed);
+        };
+        self.scratch.truncate(CHECKSUM_BYTES);
+        self.scratch.extend_from_slice(packed);
+        self.write_sealed_as(seal, len, self.compressor.encoding())
+    }
+
+    /// Seals what `scratch` has behind the checksum's place: a block that is `len` bytes long in memory.
+    fn write_sealed_as(&mut self, seal: &Seal, len: usize, encoding: Encoding) -> Result<()> {
+        let number = self.index.positions_added();
+        let unit = Unit::Block { file: self.file_id, number };
+        seal.close_vec(unit, &[], &mut self.scratch, CHECKSUM_BYTES);
+        let sum = packed_checksum(&self.scratch[CHECKSUM_BYTES..], self.file_id, number).to_le_bytes();
+        self.scratch[..CHECKSUM_BYTES].copy_from_slice(&sum);
+        self.digest.update(&sum);
+        self.out.write(&self.scratch)?;
+        self.index.add_position(len as u32, Some((self.scratch.len() as u32, encoding)));
+        Ok(())
+    }
+
+    /// Writes a block of one entry without a copy of its value besides the file's buffers (sealed: and one that is
+    /// encrypted).
     fn stream_block(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        if let Some(seal) = self.options.seal.clone() {
+            let used = lone_used(key, kind, value.len());
+            let block_no = self.index.positions_added();
+            self.scratch.clear();
+            self.scratch.reserve_exact(used + TAG_BYTES);
+            self.scratch.extend_from_slice(&lone_block_front(
+                (key, seq, kind, value),
+                used,
+                self.file_id,
+                block_no,
+            ));
+            self.scratch.extend_from_slice(value);
+            self.write_sealed_as(&seal, used, Encoding::Sealed)?;
+            self.scratch = Vec::new();
+            self.streamed_key = Some(key.to_vec());
+            return Ok(());
+        }
         let len =
             self.stored_len(lone_used(key, kind, value.len()), self.block.lone_len(key, kind, value.len()));
         let block_no = self.index.positions_added();
@@ -324,7 +385,9 @@ impl TableWriter {
 
     /// The version that the footer names: the lowest whose readers know all that the table holds.
     fn version(&self) -> FormatVersion {
-        if self.trims || self.merges || self.meta.expiry.is_some() {
+        if self.options.seal.is_some() {
+            FormatVersion::V3
+        } else if self.trims || self.merges || self.meta.expiry.is_some() {
             FormatVersion::V2
         } else {
             FormatVersion::V1
@@ -347,27 +410,12 @@ impl TableWriter {
         self.end_block(None)?;
         let (file_id, version) = (self.file_id, self.version());
         let index = self.index.finish();
-        let section = |out: &mut Output, bytes: &[u8]| {
-            let s = Section {
-                offset: out.position(),
-                len: bytes.len() as u64,
-                checksum: crc32c(file_id as u32, bytes),
-            };
-            out.write(bytes).map(|()| s)
-        };
+        let sections = Sections { file_id, seal: self.options.seal };
         let mut bytes = self.scratch;
         bytes.clear();
         index.encode(&mut bytes);
-        let index_section = section(&mut self.out, &bytes)?;
-        let filter = self.filter.finish();
-        let (offset, len) = (self.out.position(), filter.encoded_len());
-        let mut checksum = file_id as u32;
-        filter.encode(|piece| {
-            checksum = crc32c(checksum, piece);
-            self.out.write(piece)
-        })?;
-        drop(filter);
-        let filter_section = Section { offset, len, checksum };
+        let index_section = sections.write(&mut self.out, &mut bytes, INDEX)?;
+        let filter_section = sections.write_filter(&mut self.out, &self.filter.finish(), &mut bytes)?;
         let mut properties = Properties {
             block_bytes: self.options.block_bytes,
             compression: self.compressor.encoding(),
@@ -381,10 +429,11 @@ impl TableWriter {
         };
         // The file's length is among the properties, and their length decides it: a varint may grow it once.
         let start = self.out.position();
+        let tag = sections.tag_bytes();
         loop {
             bytes.clear();
             properties.encode(&mut bytes);
-            let end = start + bytes.len() as u64 + FOOTER_BYTES as u64;
+            let end = start + (bytes.len() + tag + FOOTER_BYTES) as u64;
             let file_bytes = end.next_multiple_of(BLOCK_UNIT as u64);
             if properties.meta.file_bytes == file_bytes {
                 break;
@@ -392,7 +441,7 @@ impl TableWriter {
             properties.meta.file_bytes = file_bytes;
         }
         let meta = properties.meta;
-        let properties_section = section(&mut self.out, &bytes)?;
+        let properties_section = sections.write(&mut self.out, &mut bytes, PROPERTIES)?;
         let footer = Footer {
             version,
             file_id,
@@ -402,6 +451,7 @@ impl TableWriter {
             properties: properties_section,
             // 0 would say that there is none.
             digest: self.digest.digest128().max(1),
+            stamp: sections.seal.map(|seal| *seal.stamp()),
         };
         self.out.pad_to(meta.file_bytes - FOOTER_BYTES as u64)?;
         self.out.write(&footer.encode())?;

@@ -73,6 +73,8 @@ pub struct Shape {
     expiring: u64,
     /// Compactions remove some values: see `doomed`. Nothing is merged.
     pub filters: bool,
+    /// The store is encrypted, from its first opening on, with one of two keys; some compactions write all of it anew.
+    pub encrypted: bool,
     /// Bytes of a memtable, of a log segment and of the manifest.
     pub memtable_bytes: u64,
     pub segment_bytes: u64,
@@ -98,13 +100,14 @@ const PLAIN: Shape = Shape {
     unlogged: 6,
     expiring: 0,
     filters: false,
+    encrypted: false,
     memtable_bytes: 64 << 10,
     segment_bytes: 64 << 10,
     manifest_bytes: 4 << 20,
 };
 
 /// All histories.
-pub const SHAPES: [Shape; 14] = [
+pub const SHAPES: &[Shape] = &[
     Shape {
         name: "fill",
         what: "writes of all sizes; memtables fill up and are flushed by themselves",
@@ -209,6 +212,22 @@ pub const SHAPES: [Shape; 14] = [
         keyspaces: 30,
         keys: 40,
         large: 12_000,
+        ..PLAIN
+    },
+    #[cfg(feature = "encryption")]
+    Shape {
+        name: "encrypted",
+        what: "a little of everything, encrypted; another key at every other opening",
+        encrypted: true,
+        flush: 60,
+        compact: 40,
+        checkpoint: 10,
+        keyspaces: 30,
+        reopen: 60,
+        ingest: 20,
+        small: 1500,
+        large: 15_000,
+        manifest_bytes: 2 << 10,
         ..PLAIN
     },
     Shape {

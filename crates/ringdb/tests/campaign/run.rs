@@ -44,6 +44,34 @@ pub fn options(shape: &Shape, durability: Durability) -> Options {
         .register_compaction_filter(Doomed)
 }
 
+/// Two keys, of which the second is the current one where `second` says so.
+#[cfg(feature = "encryption")]
+struct TwoKeys {
+    second: bool,
+}
+
+#[cfg(feature = "encryption")]
+impl ringdb::KeyProvider for TwoKeys {
+    fn current(&self) -> Result<u32, ringdb::KeyError> {
+        Ok(1 + u32::from(self.second))
+    }
+    fn key(&self, number: u32) -> Result<ringdb::EncryptionKey, ringdb::KeyError> {
+        match number {
+            1 | 2 => Ok(ringdb::EncryptionKey::new([number as u8; 32])),
+            n => Err(format!("there is no key {n}").into()),
+        }
+    }
+}
+
+/// The same, with keys if the store is encrypted: the other one as the current key at every other opening.
+fn with_keys(options: Options, _lab: &Lab, _shape: &Shape) -> Options {
+    #[cfg(feature = "encryption")]
+    if _shape.encrypted {
+        return options.with_encryption(TwoKeys { second: _lab.disk.points() % 4 < 2 });
+    }
+    options
+}
+
 /// The settings of a keyspace that is made or altered by step `i`: of all kinds, and often as those of others.
 fn own(i: usize) -> KeyspaceOptions {
     let own = KeyspaceOptions::default();
@@ -183,6 +211,7 @@ impl<'a> Run<'a> {
                 self.db().flush()?;
                 let _ = self.db().wait_idle();
                 match k.and_then(|k| self.keyspaces[k].as_ref()) {
+                    _ if self.shape.encrypted && i.is_multiple_of(2) => self.db().rewrite(),
                     Some(k) => k.compact_range(..),
                     None => self.db().compact_range(..),
                 }
@@ -289,7 +318,8 @@ pub fn open(
     env: &Arc<SimEnv>,
     dir: impl AsRef<Path>,
 ) -> Result<Db, Error> {
-    let db = Db::open_with_env(dir, options(shape, durability), lab.io(), env.clone())?;
+    let options = with_keys(options(shape, durability), lab, shape);
+    let db = Db::open_with_env(dir, options, lab.io(), env.clone())?;
     // For all keyspaces. A store that was cut before this was durable has no operands.
     let all = KeyspaceOptions::default().with_merge_operator("append:+");
     let all = if shape.filters { all.with_compaction_filter("doomed") } else { all };

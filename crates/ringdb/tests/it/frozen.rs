@@ -23,8 +23,14 @@ fn copy_of(version: &str) -> tempfile::TempDir {
     to
 }
 
-fn options(engine: &str) -> Options {
-    Options::default().with_cache_bytes(4 << 20).with_create_if_missing(false).with_io(engine)
+fn options(engine: &str, version: &str) -> Options {
+    let o = Options::default().with_cache_bytes(4 << 20).with_create_if_missing(false).with_io(engine);
+    #[cfg(feature = "encryption")]
+    if version == "v3" {
+        return o.with_encryption(v1::keys());
+    }
+    let _ = version;
+    o
 }
 
 fn keyspace(db: &Db, name: &str) -> Option<Keyspace> {
@@ -91,16 +97,25 @@ fn version_2_is_read_and_written() {
     });
 }
 
+#[cfg(feature = "encryption")]
+#[test]
+fn version_3_is_read_and_written() {
+    read_and_written("v3", |db| {
+        assert_eq!(db.options().last_level_compression, Compression::Zstd);
+        assert!(db.tables().iter().all(|t| t.encryption_key == Some(1)));
+    });
+}
+
 fn read_and_written(version: &str, settings: fn(&Db)) {
     for engine in support::engines() {
         let dir = copy_of(version);
-        settings(&Db::open_read_only(dir.path(), options(engine)).unwrap());
+        settings(&Db::open_read_only(dir.path(), options(engine, version)).unwrap());
         let mut expected = v1::content();
         assert!(!expected.contains_key(&("", b"key00008".to_vec())), "the content has tombstones");
-        check(&Db::open_read_only(dir.path(), options(engine)).unwrap(), &expected, engine);
-        assert!(Db::verify_dir(dir.path(), &options(engine)).unwrap().is_ok());
+        check(&Db::open_read_only(dir.path(), options(engine, version)).unwrap(), &expected, engine);
+        assert!(Db::verify_dir(dir.path(), &options(engine, version)).unwrap().is_ok());
 
-        let db = Db::open(dir.path(), options(engine)).unwrap();
+        let db = Db::open(dir.path(), options(engine, version)).unwrap();
         assert_eq!(db.keyspaces().unwrap(), v1::KEYSPACES);
         let levels = db.stats().levels;
         assert!(levels[0].tables >= 2 && levels.iter().skip(1).any(|l| l.tables > 0), "{levels:?}");
@@ -118,11 +133,11 @@ fn read_and_written(version: &str, settings: fn(&Db)) {
         check(&db, &expected, engine);
         drop((stock, db));
 
-        let db = Db::open(dir.path(), options(engine)).unwrap();
+        let db = Db::open(dir.path(), options(engine, version)).unwrap();
         db.compact_range(..).unwrap();
         check(&db, &expected, engine);
         settings(&db);
         db.close().unwrap();
-        check(&Db::open(dir.path(), options(engine)).unwrap(), &expected, engine);
+        check(&Db::open(dir.path(), options(engine, version)).unwrap(), &expected, engine);
     }
 }

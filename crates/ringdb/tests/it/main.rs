@@ -25,6 +25,8 @@ mod concurrency;
 mod damage;
 mod deadlines;
 mod destroy;
+#[cfg(feature = "encryption")]
+mod encryption;
 mod engines;
 mod export;
 mod filter;

@@ -475,14 +475,14 @@ fn a_newer_format_is_refused() {
     let manifest = names(dir.path()).into_iter().find(|n| n.starts_with("MANIFEST")).unwrap();
     let path = dir.path().join(&manifest);
     let mut bytes = fs::read(&path).unwrap();
-    bytes[8..12].copy_from_slice(&3u32.to_le_bytes());
+    bytes[8..12].copy_from_slice(&4u32.to_le_bytes());
     let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..24]) as u32;
     bytes[24..28].copy_from_slice(&crc.to_le_bytes());
     fs::write(&path, &bytes).unwrap();
     let before = names(dir.path());
     for e in [open_err(dir.path(), small()), Db::open_read_only(dir.path(), small()).unwrap_err()] {
         assert!(
-            matches!(&e, Error::NewerFormat { found: 3, newest: 2, path } if path.ends_with(&manifest)),
+            matches!(&e, Error::NewerFormat { found: 4, newest: 3, path } if path.ends_with(&manifest)),
             "{e}"
         );
         assert!(e.to_string().contains("use a newer ringdb"));

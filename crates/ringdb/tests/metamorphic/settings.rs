@@ -34,6 +34,8 @@ pub struct Settings {
     pub compact_every: usize,
     /// Keyspaces have settings of their own, and get others every so many operations; 0: never.
     pub alter_every: usize,
+    /// Whether the store is encrypted. Only in a build that can.
+    pub encrypted: bool,
 }
 
 impl Settings {
@@ -56,6 +58,7 @@ impl Settings {
             flush_every: 0,
             compact_every: 0,
             alter_every: 0,
+            encrypted: false,
         }
     }
 
@@ -79,11 +82,12 @@ impl Settings {
             flush_every: *rng.pick(&[0, 0, 0, 23, 101]),
             compact_every: *rng.pick(&[0, 0, 0, 211]),
             alter_every: *rng.pick(&[0, 0, 31, 151]),
+            encrypted: cfg!(feature = "encryption") && rng.chance(3),
         }
     }
 
     pub fn options(&self) -> Options {
-        Options::default()
+        let options = Options::default()
             .with_io(&self.io)
             .with_memtable_bytes(self.memtable)
             .with_cache_bytes(self.cache)
@@ -94,7 +98,13 @@ impl Settings {
             .with_filter_bits_per_key(self.filter_bits)
             .with_background_threads(self.threads)
             .with_durability(self.durability)
-            .register_compaction_filter(KeepAll)
+            .register_compaction_filter(KeepAll);
+        #[cfg(feature = "encryption")]
+        if self.encrypted {
+            let key = ringdb::EncryptionKey::new([3; 32]);
+            return options.with_encryption(ringdb::StaticKeys::new(1, key).expect("a key"));
+        }
+        options
     }
 }
 
@@ -138,7 +148,8 @@ impl Display for Settings {
         write!(
             f,
             "io={} memtable={} cache={} fill_cache={} direct_reads={} block={} compression={} last_level={} filter_bits={} threads={} \
-             durability={} calls={} reopen_every={} flush_every={} compact_every={} alter_every={}",
+             durability={} calls={} reopen_every={} flush_every={} compact_every={} alter_every={} \
+             encrypted={}",
             self.io,
             self.memtable,
             self.cache,
@@ -154,7 +165,8 @@ impl Display for Settings {
             self.reopen_every,
             self.flush_every,
             self.compact_every,
-            self.alter_every
+            self.alter_every,
+            self.encrypted
         )
     }
 }
@@ -198,6 +210,7 @@ pub fn parse(text: &str) -> Result<Settings, String> {
             "flush_every" => s.flush_every = number()? as usize,
             "compact_every" => s.compact_every = number()? as usize,
             "alter_every" => s.alter_every = number()? as usize,
+            "encrypted" => s.encrypted = cfg!(feature = "encryption") && value == "true",
             _ => return Err(wrong()),
         }
     }

@@ -22,6 +22,12 @@ pub fn text_settings() -> ringdb::KeyspaceOptions {
         .with_filter_bits_per_key(5)
 }
 
+/// The key of the store of version 3.
+#[cfg(feature = "encryption")]
+pub fn keys() -> ringdb::StaticKeys {
+    ringdb::StaticKeys::new(1, ringdb::EncryptionKey::new([7; 32])).expect("a key")
+}
+
 fn number(i: u64) -> Vec<u8> {
     format!("key{i:05}").into_bytes()
 }

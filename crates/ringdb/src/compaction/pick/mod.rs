@@ -256,15 +256,17 @@ pub(crate) struct PickContext {
     pub now: u64,
     /// The compaction filters, if somebody waits until they have passed everything.
     pub filters: Option<Arc<FilterMap>>,
-    /// Tables with lower numbers have not passed them.
+    /// Everything is to be written anew.
+    pub rewrite: bool,
+    /// Tables with lower numbers have not passed the filters, or were not written anew.
     pub unpassed_below: u64,
 }
 
 impl PickContext {
-    /// Whether a table may hold entries that a filter has to pass.
+    /// Whether a table may hold entries that a filter has to pass, or is to be written anew.
     fn unpassed(&self, m: &TableMeta) -> bool {
-        m.file_id < self.unpassed_below
-            && self.filters.as_ref().is_some_and(|f| f.reach(&m.smallest, Some(&m.largest)))
+        let filtered = || self.filters.as_ref().is_some_and(|f| f.reach(&m.smallest, Some(&m.largest)));
+        m.file_id < self.unpassed_below && (self.rewrite || filtered())
     }
 }
 

@@ -421,12 +421,12 @@ fn the_scheduler_flushes_compacts_and_ends() {
         assert_eq!(tree.immutable_count(), 0);
         assert!(tree.levels()[0].len() < shape().level0_runs);
         tree.check(&model);
-        s.compact_range(&[], None, SEQ_MAX).unwrap();
+        s.compact_range(&[], None, SEQ_MAX, false).unwrap();
         assert!(tree.levels()[..LAST].iter().all(Vec::is_empty));
         tree.check(&model);
         assert!(s.counters.flushes.load(Relaxed) > 0 && s.counters.compactions.load(Relaxed) > 0);
         stop(&s, joins);
-        assert!(matches!(s.compact_range(&[], None, SEQ_MAX), Err(Error::Closed)));
+        assert!(matches!(s.compact_range(&[], None, SEQ_MAX, false), Err(Error::Closed)));
         assert_eq!(Arc::strong_count(&tree), 1, "no thread is left");
     }
 }

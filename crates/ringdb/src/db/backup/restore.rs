@@ -126,6 +126,8 @@ impl Backups {
             report.files += 1;
             let state = contents.as_ref().map_err(Error::clone).and_then(|c| self.place.state(*number, c));
             match state {
+                // Nothing is wrong with the backup.
+                Err(e @ Error::Key { .. }) => return Err(e),
                 Ok(state) => report.entries = state.tables.values().map(|(_, m)| m.entries).sum(),
                 Err(e) => problem(&mut report, "backup", &self.place.generation(*number), e),
             }

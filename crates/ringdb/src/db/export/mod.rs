@@ -21,6 +21,7 @@ use crate::cache::Owner;
 use crate::compaction::Memory;
 use crate::key::{KeyBuf, Kind, Prefix};
 use crate::purpose::BACKUP;
+use crate::seal::ring;
 use crate::table::copy::identity;
 use crate::table::writer::{TableOptions, TableWriter};
 use crate::table::{Reads, TableMeta};
@@ -149,6 +150,8 @@ fn export(core: &Core, settings: &KeyspaceOptions, dir: &Path, pairs: Iter) -> R
         most_keys: None,
         most_hashes: Memory::of(o).hashes(),
         reads: Reads::from_option(o.direct_reads),
+        // Its tables have numbers of their own.
+        seal: ring::for_one(&core.io)?,
         purpose: BACKUP,
     };
     let prefix = Prefix::new(0);
@@ -165,7 +168,7 @@ fn export(core: &Core, settings: &KeyspaceOptions, dir: &Path, pairs: Iter) -> R
         }
         let to = match &mut writer {
             Some(writer) => writer,
-            None => writer.insert(made.table(options)?),
+            None => writer.insert(made.table(options.clone())?),
         };
         to.add(KeyBuf::new(&prefix, &key).as_slice(), 0, Kind::Put, &value)?;
         pairs_written += 1;
