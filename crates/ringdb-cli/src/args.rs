@@ -12,6 +12,7 @@ use crate::demo::DemoArgs;
 use crate::doctor::DoctorArgs;
 use crate::engine::{Engine, Settings};
 use crate::fileperf::args::FilePerfArgs;
+use crate::keys::KeyArgs;
 use crate::lab::LabArgs;
 use crate::out::parse_bytes;
 use crate::store::{DurabilityArg, RangeArgs, StoreArgs};
@@ -454,6 +455,8 @@ pub struct SalvageArgs {
     /// A settings file (TOML), of which io is used
     #[arg(long, value_name = "FILE")]
     pub options: Option<Settings>,
+    #[command(flatten)]
+    pub keys: KeyArgs,
     /// Take whole frames of the log that follow a gap in it too: newer writes are there then, though older ones
     /// between them are missing
     #[arg(long)]
@@ -480,6 +483,10 @@ pub struct CompactArgs {
     pub coding: CodingArgs,
     #[command(flatten)]
     pub range: RangeArgs,
+    /// Write every table of the store anew, in all keyspaces, as it would be written now: with the newest key of
+    /// --key-file, and the settings of now
+    #[arg(long, conflicts_with_all = ["keyspace", "prefix", "from", "to"])]
+    pub rewrite: bool,
     /// Print what was done as JSON
     #[arg(long)]
     pub json: bool,
@@ -531,6 +538,8 @@ pub struct BackupArgs {
     /// Read tables past the page cache: memory is then bounded by --cache-bytes
     #[arg(long)]
     pub direct_reads: bool,
+    #[command(flatten)]
+    pub keys: KeyArgs,
     /// Keep this many generations, with the new one; remove older ones [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: Option<u32>,
@@ -558,6 +567,8 @@ pub struct RestoreArgs {
     /// A settings file (TOML), of which io is used
     #[arg(long, value_name = "FILE")]
     pub options: Option<Settings>,
+    #[command(flatten)]
+    pub keys: KeyArgs,
     /// Restore this generation instead of the newest
     #[arg(long, value_name = "N")]
     pub generation: Option<u64>,

@@ -17,6 +17,7 @@ mod engine;
 mod error;
 mod fileperf;
 mod formats;
+mod keys;
 mod lab;
 mod out;
 mod store;

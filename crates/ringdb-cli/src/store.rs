@@ -14,6 +14,7 @@ use ringdb::{
 use crate::coding::Coding;
 use crate::engine::{Engine, Settings};
 use crate::error::{Failure, Result, failed};
+use crate::keys::KeyArgs;
 use crate::out::parse_bytes;
 
 /// The store.
@@ -36,6 +37,8 @@ pub struct StoreArgs {
     /// Read tables past the page cache: memory is then bounded by --cache-bytes
     #[arg(long)]
     pub direct_reads: bool,
+    #[command(flatten)]
+    pub keys: KeyArgs,
 }
 
 /// A range of keys.
@@ -83,11 +86,13 @@ impl From<DurabilityArg> for Durability {
     }
 }
 
-fn options(args: &StoreArgs) -> Options {
+/// The settings that the arguments give.
+pub fn options(args: &StoreArgs) -> Options {
     let file = args.options.as_ref().map_or_else(Options::default, |s| s.0.clone());
     let o = args.io.as_ref().map_or(file.clone(), |io| io.over(file));
     // A flag can only add: a settings file may have said it before.
     let o = if args.direct_reads { o.with_direct_reads(true) } else { o };
+    let o = args.keys.over(o);
     match args.cache_bytes {
         Some(n) => o.with_cache_bytes(n),
         None => o,

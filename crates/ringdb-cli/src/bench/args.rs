@@ -99,6 +99,9 @@ pub struct BenchArgs {
     /// Compression of all levels [default: none; as the store remembers with --use-existing-db]
     #[arg(long, value_enum)]
     pub compression: Option<CompressionArg>,
+    /// Encrypt the store, with a key that is made of --seed: for its speed, not as a secret
+    #[arg(long)]
+    pub encrypt: bool,
     /// Bloom filter bits per key [default: 10; as the store remembers with --use-existing-db]
     #[arg(long, value_name = "N")]
     pub bloom_bits: Option<u32>,

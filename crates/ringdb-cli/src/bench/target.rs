@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ringdb::{Db, Durability, Options, ReadOptions, WriteBatch, WriteOptions};
+use ringdb::{Db, Durability, EncryptionKey, Options, ReadOptions, StaticKeys, WriteBatch, WriteOptions};
 
 use super::args::BenchArgs;
 use super::keys::{Keys, Values};
@@ -53,7 +53,17 @@ fn options(args: &BenchArgs, io: &str, durability: Durability) -> Options {
     if let Some(n) = args.bloom_bits {
         o = o.with_filter_bits_per_key(n);
     }
-    o.over(args.settings.clone()).with_create_if_missing(true)
+    let o = o.over(args.settings.clone()).with_create_if_missing(true);
+    if !args.encrypt {
+        return o;
+    }
+    // No secret: this store is for its speed.
+    let seed = args.seed.to_le_bytes();
+    let key = EncryptionKey::new(std::array::from_fn(|i| seed[i % seed.len()]));
+    match StaticKeys::new(1, key) {
+        Ok(keys) => o.with_encryption(keys),
+        Err(_) => o,
+    }
 }
 
 /// The durability asked for, or the default.

@@ -23,7 +23,8 @@ pub fn compact(args: &CompactArgs) -> Result<()> {
     let bar = out::count_bar(None);
     bar.set_message("compacting");
     let done = match reached {
-        Reached::Here(db) => compact_here(db, args.keyspace.keyspace.as_deref(), bounds),
+        Reached::Here(db) => compact_here(db, args, bounds),
+        Reached::There(remote) if args.rewrite => via_socket(remote, &Request::Rewrite, |_, _| {}),
         Reached::There(remote) => {
             let key = |bound: Bound<Vec<u8>>| match bound {
                 Bound::Included(key) | Bound::Excluded(key) => Some(key),
@@ -50,11 +51,14 @@ pub fn compact(args: &CompactArgs) -> Result<()> {
     ))
 }
 
-fn compact_here(db: Db, keyspace: Option<&str>, bounds: Bounds) -> Result<Value> {
-    let space = Space::existing(db, keyspace)?;
+fn compact_here(db: Db, args: &CompactArgs, bounds: Bounds) -> Result<Value> {
+    let space = Space::existing(db, args.keyspace.keyspace.as_deref())?;
     let before = space.db.stats();
     space.db.flush()?;
-    space.compact(bounds)?;
+    match args.rewrite {
+        true => space.db.rewrite()?,
+        false => space.compact(bounds)?,
+    }
     let after = space.db.stats();
     space.db.close()?;
     Ok(json!({

@@ -11,6 +11,7 @@ use super::repair::{engine_alone, progress};
 use crate::args::{BackupArgs, RestoreArgs};
 use crate::engine::{Engine, Settings};
 use crate::error::{Failure, Result};
+use crate::keys::KeyArgs;
 use crate::out::{self, human_bytes, human_count};
 use crate::store::{self, Reached, StoreArgs};
 
@@ -29,6 +30,7 @@ pub fn backup(args: &BackupArgs) -> Result<()> {
         options: args.options.clone(),
         cache_bytes: args.cache_bytes,
         direct_reads: args.direct_reads,
+        keys: args.keys.clone(),
     };
     let reached = store::open_or_reach(&at)?;
     let start = Instant::now();
@@ -71,15 +73,19 @@ pub fn backup(args: &BackupArgs) -> Result<()> {
     ))
 }
 
-fn open(dir: &std::path::Path, io: Option<&Engine>, options: Option<&Settings>) -> Result<Backups> {
-    let o = engine_alone(io, options)?;
-    let io = engineswap::Io::from_uri_for(&o.io, engineswap::Uses::default())?;
-    Ok(Backups::open_with_io(dir, io)?)
+fn open(
+    dir: &std::path::Path,
+    io: Option<&Engine>,
+    options: Option<&Settings>,
+    keys: &KeyArgs,
+) -> Result<Backups> {
+    let o = keys.over(engine_alone(io, options)?);
+    Ok(Backups::open_with_io(dir, o.open_io()?)?)
 }
 
 /// Reads everything and names what is wrong. Problems make exit code 1.
 fn verify(args: &BackupArgs) -> Result<()> {
-    let backups = open(&args.dir, args.io.as_ref(), args.options.as_ref())?;
+    let backups = open(&args.dir, args.io.as_ref(), args.options.as_ref(), &args.keys)?;
     let start = Instant::now();
     let bar = out::bytes_bar(Some(0));
     bar.set_message("verifying");
@@ -111,7 +117,7 @@ fn verify(args: &BackupArgs) -> Result<()> {
 }
 
 fn list(args: &BackupArgs) -> Result<()> {
-    let all = open(&args.dir, args.io.as_ref(), args.options.as_ref())?.generations();
+    let all = open(&args.dir, args.io.as_ref(), args.options.as_ref(), &args.keys)?.generations();
     // A generation is as old as its last file.
     let made = |number: u64| {
         let current = args.dir.join("generations").join(format!("{number:06}")).join("CURRENT");
@@ -146,7 +152,7 @@ fn age(seconds: u64) -> String {
 
 /// Makes a store of a generation.
 pub fn restore(args: &RestoreArgs) -> Result<()> {
-    let backups = open(&args.from, args.io.as_ref(), args.options.as_ref())?;
+    let backups = open(&args.from, args.io.as_ref(), args.options.as_ref(), &args.keys)?;
     let start = Instant::now();
     let bar = out::bytes_bar(Some(0));
     bar.set_message("restoring");

@@ -118,6 +118,10 @@ pub fn salvage(args: &SalvageArgs) -> Result<()> {
         .with_io(&o.io)
         .with_frames_after_gaps(args.frames_after_gaps)
         .with_progress(progress(&bar));
+    let options = match &args.keys.key_file {
+        Some(keys) => options.with_encryption(keys.0.clone()),
+        None => options,
+    };
     let report = ringdb::salvage(&args.src, &args.dst, &options);
     bar.finish_and_clear();
     let report = report.map_err(|e| match e {

@@ -67,6 +67,9 @@ fn describe(stats: &Value) -> String {
     for (i, k) in s.list("settings").enumerate() {
         line(if i == 0 { "settings" } else { "" }, describe_settings(&k));
     }
+    if let Some(said) = describe_encryption(&s) {
+        line("encryption", said);
+    }
     line("last sequence", human_count(s.number("last_sequence")));
     line("index, filters", format!("{}, {}", s.bytes("index_bytes"), s.bytes("filter_bytes")));
     let cached = s.bytes("cache_used_bytes");
@@ -94,6 +97,19 @@ fn describe(stats: &Value) -> String {
     let rows: Vec<Vec<String>> = s.list("levels").map(|l| describe_level(&l)).collect();
     text.push('\n');
     text + &out::table(&["level", "tables", "size", "entries", "target"], &rows, 1)
+}
+
+/// Which keys are in use; `None` if nothing is encrypted.
+fn describe_encryption(s: &Fields) -> Option<String> {
+    let by_key = s.list("tables_by_key").map(|row| (row.0[0].as_u64().unwrap_or_default(), row.0[1].clone()));
+    let (plain, sealed): (Vec<_>, Vec<_>) = by_key.partition(|(key, _)| *key == 0);
+    let current = s.0["encryption_key"].as_u64().map(|key| format!("written with key {key}"));
+    if current.is_none() && sealed.is_empty() {
+        return None;
+    }
+    let sealed = sealed.into_iter().map(|(key, n)| format!("{n} tables with key {key}"));
+    let plain = plain.into_iter().map(|(_, n)| format!("{n} tables that are not encrypted"));
+    Some(current.into_iter().chain(sealed).chain(plain).collect::<Vec<_>>().join(", "))
 }
 
 fn describe_damaged(t: &Fields) -> String {

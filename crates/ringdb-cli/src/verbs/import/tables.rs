@@ -1,6 +1,6 @@
 //! What `ringdb export` has written, ingested.
 
-use ringdb::{Error, Exported};
+use ringdb::{Error, Exported, Options};
 
 use crate::args::ImportArgs;
 use crate::error::{Failure, Result};
@@ -13,7 +13,8 @@ const TELL_EVERY: u64 = 1024;
 
 /// Loads all pairs.
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
-    let mut exported = Exported::open(&args.src).map_err(explained)?;
+    let io = args.store.keys.over(Options::default()).open_io()?;
+    let mut exported = Exported::open_with_io(&args.src, io).map_err(explained)?;
     let db = store::open_for_writing(&args.store, true, None)?;
     let space = Space::made(db, args.keyspace.keyspace.as_deref())?;
     let bar = out::count_bar(Some(exported.pairs()));
