@@ -18,6 +18,7 @@ fn names(e: &Error) -> (&'static str, &'static str) {
         Error::TimedOut => "TimeoutError",
         Error::Conflict { .. } => "ConflictError",
         Error::KeyLocked { .. } => "KeyLockedError",
+        Error::Key { .. } => "EncryptionKeyError",
         _ => "Error",
     };
     let kind = match e.kind() {

@@ -1,5 +1,6 @@
 //! [`Db`], [`Keyspace`] and what is written through both.
 
+use std::collections::BTreeMap;
 use std::ops::Bound as End;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator};
 use pythonize::{depythonize, pythonize};
-use ringdb::{Error, KeyspaceOptions, Options, WriteBatch, WriteOptions};
+use ringdb::{EncryptionKey, Error, KeyspaceOptions, Options, StaticKeys, WriteBatch, WriteOptions};
 
 use serde::de::DeserializeOwned;
 
@@ -25,13 +26,14 @@ const AT_ONCE: usize = 512;
 
 /// Opens a store, or makes one.
 #[pyfunction]
-#[pyo3(signature = (path, *, read_only=false, options_file=None, merge_operators=None, **options))]
+#[pyo3(signature = (path, *, read_only=false, options_file=None, merge_operators=None, encryption_keys=None, **options))]
 pub fn open(
     py: Python<'_>,
     path: PathBuf,
     read_only: bool,
     options_file: Option<PathBuf>,
     merge_operators: Option<&Bound<'_, PyDict>>,
+    encryption_keys: Option<BTreeMap<u32, Vec<u8>>>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<Db>> {
     let mut all = match options {
@@ -44,11 +46,29 @@ pub fn open(
     if let Some(operators) = merge_operators {
         all = operator::register(py, all, operators)?;
     }
+    if let Some(keys) = encryption_keys {
+        all = with_keys(py, all, keys)?;
+    }
     let db = call(py, || {
         if read_only { ringdb::Db::open_read_only(path, all) } else { ringdb::Db::open(path, all) }
     })?;
     let writer = PyClassInitializer::from(Reader::new(Place::Store(db.clone()))).add_subclass(Writer {});
     Py::new(py, writer.add_subclass(Db { db: Loose::new(db) }))
+}
+
+/// The same settings, with the keys of an encrypted store.
+fn with_keys(py: Python<'_>, options: Options, keys: BTreeMap<u32, Vec<u8>>) -> PyResult<Options> {
+    let mut all = StaticKeys::default();
+    if keys.is_empty() {
+        return Err(invalid(py, "encryption_keys is empty"));
+    }
+    for (number, key) in keys {
+        let key: [u8; 32] = key.try_into().map_err(|k: Vec<u8>| {
+            invalid(py, format!("encryption key {number} has {} bytes, not 32", k.len()))
+        })?;
+        all = all.with(number, EncryptionKey::new(key)).map_err(|e| exception(py, &e))?;
+    }
+    Ok(options.with_encryption(all))
 }
 
 /// Settings by their names. What is wrong with one is said with its name.
@@ -431,6 +451,10 @@ impl Db {
 
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         call(py, || self.db.flush())
+    }
+
+    fn rewrite(&self, py: Python<'_>) -> PyResult<()> {
+        call(py, || self.db.rewrite())
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {

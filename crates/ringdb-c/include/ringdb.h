@@ -95,7 +95,8 @@ enum {
     RINGDB_CLOSED = -24,           /* the store was closed */
     RINGDB_BUFFER_TOO_SMALL = -25, /* the value is longer than the buffer; its beginning was copied */
     RINGDB_CONFLICT = -26,         /* what a transaction has read was written meanwhile; run it again */
-    RINGDB_KEY_LOCKED = -27        /* another transaction has locked the key; free this one, and run it again */
+    RINGDB_KEY_LOCKED = -27,       /* another transaction has locked the key; free this one, and run it again */
+    RINGDB_ENCRYPTION_KEY = -28    /* a file is encrypted with a key that was not given, or with another one */
 };
 
 /* What to do about an error. */
@@ -198,6 +199,13 @@ int32_t ringdb_options_set_direct_reads(ringdb_options *options, int32_t yes, ri
 int32_t ringdb_options_set_create_if_missing(ringdb_options *options, int32_t yes, ringdb_error *err);
 int32_t ringdb_options_set_recover_damaged_log(ringdb_options *options, int32_t yes, ringdb_error *err);
 int32_t ringdb_options_set_socket(ringdb_options *options, int32_t yes, ringdb_error *err);
+
+/* Encrypts what is written, and reads what is encrypted: `count` keys of RINGDB_ENCRYPTION_KEY_BYTES each, one behind the
+ * other, and their numbers, from 1 on. What is written is encrypted with the key of the largest number. They take the
+ * place of those that were set before, are copied, and are wiped with the last handle that has them. */
+enum { RINGDB_ENCRYPTION_KEY_BYTES = 32 };
+int32_t ringdb_options_set_encryption_keys(ringdb_options *options, const uint32_t *numbers, const void *keys,
+                                           size_t count, ringdb_error *err);
 
 /* Settings as TOML text, by the names of the functions above, sizes also with units: "cache_bytes = '64 MiB'". What it
  * says holds over what was set before; the rest stays. The second reads a file. */
@@ -568,6 +576,8 @@ void ringdb_writes_free(ringdb_writes *writes);
 
 /* Writes all memtables to tables: what was written before is durable after it. */
 int32_t ringdb_flush(const ringdb_db *db, ringdb_error *err);
+/* Writes every table of the store anew, as it is written now: with the newest encryption key, and the settings of now. */
+int32_t ringdb_rewrite(const ringdb_db *db, ringdb_error *err);
 /* Compacts the tables that hold a range of keys of this keyspace, down to the last level; flushes first. Bounds as of
  * ringdb_range. */
 int32_t ringdb_compact(const ringdb_db *db, const ringdb_slice *from, const ringdb_slice *to, uint32_t flags,

@@ -12,10 +12,12 @@
 
 #include "ringdb.h"
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
@@ -170,6 +172,8 @@ enum class compression : std::int32_t {
 };
 
 // Settings of a store; each setter returns the options, so that they chain. Said in full in ringdb.h.
+using encryption_key = std::array<unsigned char, RINGDB_ENCRYPTION_KEY_BYTES>;
+
 class options {
   public:
     options() : owner_(detail::not_null(ringdb_options_new())) {}
@@ -196,6 +200,19 @@ class options {
     options &create_if_missing(bool yes) { return set(ringdb_options_set_create_if_missing, yes); }
     options &recover_damaged_log(bool yes) { return set(ringdb_options_set_recover_damaged_log, yes); }
     options &socket(bool yes) { return set(ringdb_options_set_socket, yes); }
+    // Encryption keys by number: what is written is encrypted with the one of the largest.
+    options &encryption_keys(const std::map<std::uint32_t, encryption_key> &keys) {
+        std::vector<std::uint32_t> numbers;
+        std::vector<encryption_key> bytes;
+        for (const auto &[number, key] : keys) {
+            numbers.push_back(number);
+            bytes.push_back(key);
+        }
+        detail::checked([&](ringdb_error *e) {
+            return ringdb_options_set_encryption_keys(owner_.get(), numbers.data(), bytes.data(), numbers.size(), e);
+        });
+        return *this;
+    }
     // TOML text, and a file of it, over what was set before.
     options &parse(const std::string &toml) { return set(ringdb_options_parse, toml.c_str()); }
     options &load(const std::string &path) { return set(ringdb_options_load, path.c_str()); }
@@ -994,6 +1011,8 @@ class db : public keyspace {
 
     void sync() { call(ringdb_sync); }
     void flush() { call(ringdb_flush); }
+    // Writes every table anew, as it is written now.
+    void rewrite() { call(ringdb_rewrite); }
     void wait_idle() { call(ringdb_wait_idle); }
     void checkpoint(const std::string &path) {
         detail::checked([&](ringdb_error *e) { return ringdb_checkpoint(owner_.get(), path.c_str(), e); });

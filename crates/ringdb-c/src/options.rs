@@ -1,8 +1,8 @@
 //! Options of a store.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 
-use ringdb::{Compression, Options};
+use ringdb::{Compression, EncryptionKey, Options, StaticKeys};
 
 use crate::args;
 use crate::result::{Alone, Fail, OK, failed, guard, guarded, ringdb_error};
@@ -75,6 +75,33 @@ pub unsafe extern "C" fn ringdb_options_set_io(
         set(options, err, |o| {
             let uri = args::text(uri, "URI")?;
             *o = std::mem::take(o).with_io(uri);
+            Ok(())
+        })
+    }
+}
+
+/// Encryption keys.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_options_set_encryption_keys(
+    options: *mut ringdb_options,
+    numbers: *const u32,
+    keys: *const c_void,
+    count: usize,
+    err: *mut ringdb_error,
+) -> i32 {
+    // SAFETY: the header's contract: `count` numbers, and as many keys behind each other.
+    unsafe {
+        set(options, err, |o| {
+            let numbers = args::array(numbers, count, "numbers of keys")?;
+            let keys = args::array(keys.cast::<[u8; 32]>(), count, "encryption keys")?;
+            if count == 0 {
+                return Err(Fail::invalid("there are no encryption keys"));
+            }
+            let mut all = StaticKeys::default();
+            for (number, key) in numbers.iter().zip(keys) {
+                all = all.with(*number, EncryptionKey::new(*key)).map_err(failed)?;
+            }
+            *o = std::mem::take(o).with_encryption(all);
             Ok(())
         })
     }

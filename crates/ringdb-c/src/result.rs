@@ -29,6 +29,7 @@ const CLOSED: i32 = -24;
 pub(crate) const BUFFER_TOO_SMALL: i32 = -25;
 const CONFLICT: i32 = -26;
 const KEY_LOCKED: i32 = -27;
+const ENCRYPTION_KEY: i32 = -28;
 
 const MESSAGE: usize = 1008;
 
@@ -110,6 +111,7 @@ pub(crate) fn failed(e: Error) -> Fail {
         Error::NewerFormat { .. } => NEWER_FORMAT,
         Error::Conflict { .. } => CONFLICT,
         Error::KeyLocked { .. } => KEY_LOCKED,
+        Error::Key { .. } => ENCRYPTION_KEY,
         Error::ReadOnly => READ_ONLY,
         Error::KeyspaceDropped(_) => KEYSPACE_DROPPED,
         Error::Closed => CLOSED,
@@ -139,7 +141,7 @@ fn kind_of(code: i32) -> i32 {
         WOULD_BLOCK => 4,
         TIMED_OUT => 5,
         NOT_FOUND | ALREADY_EXISTS | PERMISSION_DENIED | UNSUPPORTED | INVALID_ARGUMENT | BUSY | NO_STORE
-        | NEWER_FORMAT | READ_ONLY | KEYSPACE_DROPPED | BUFFER_TOO_SMALL => 6,
+        | NEWER_FORMAT | READ_ONLY | KEYSPACE_DROPPED | BUFFER_TOO_SMALL | ENCRYPTION_KEY => 6,
         _ => 2,
     }
 }
@@ -168,6 +170,7 @@ pub extern "C" fn ringdb_code_name(code: i32) -> *const c_char {
         BUFFER_TOO_SMALL => c"buffer too small",
         CONFLICT => c"conflict",
         KEY_LOCKED => c"key locked",
+        ENCRYPTION_KEY => c"encryption key",
         _ => c"unknown",
     };
     c_abi::code_name(code).unwrap_or(own).as_ptr()
@@ -240,7 +243,8 @@ mod tests {
             Error::Stopped("s".into()),
             Error::Locked(path.clone()),
             Error::NoStore { path: path.clone(), detail: "d".into() },
-            Error::NewerFormat { path, found: 9, newest: 1 },
+            Error::NewerFormat { path: path.clone(), found: 9, newest: 1 },
+            Error::Key { path, key: 1, detail: "d".into() },
             Error::Invalid("i".into()),
             Error::ReadOnly,
             Error::Conflict { key: "k".into() },

@@ -43,6 +43,13 @@ pub unsafe extern "C" fn ringdb_wait_idle(db: *const ringdb_db, err: *mut ringdb
     unsafe { upkeep(db, err, |db| db.db.wait_idle()) }
 }
 
+/// Writes every table anew.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ringdb_rewrite(db: *const ringdb_db, err: *mut ringdb_error) -> i32 {
+    // SAFETY: the header's contract.
+    unsafe { upkeep(db, err, |db| db.db.rewrite()) }
+}
+
 /// Compacts a range.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ringdb_compact(

@@ -22,6 +22,10 @@ class ConflictError(Error):
     """What the transaction has read was written meanwhile: run it again."""
 
 
+class EncryptionKeyError(Error):
+    """A file is encrypted with a key that was not given, or with another one."""
+
+
 class KeyLockedError(Error):
     """Another transaction has locked the key: roll this one back, and run it again."""
 

@@ -471,6 +471,41 @@ static void options_as_text(void) {
     ringdb_options_free(o);
 }
 
+static void encryption(void) {
+    static const unsigned char keys[2][RINGDB_ENCRYPTION_KEY_BYTES] = {{1, 2, 3}, {4, 5, 6}};
+    static const uint32_t numbers[2] = {1, 2}, twice[2] = {1, 1}, zero = 0;
+    ringdb_options *options = small(uri), *without = small(uri);
+    const char *path = in_dir("encrypted");
+    ringdb_db *db = NULL;
+    INVALID(ringdb_options_set_encryption_keys(options, numbers, keys, 0, &e));
+    INVALID(ringdb_options_set_encryption_keys(options, NULL, keys, 1, &e));
+    INVALID(ringdb_options_set_encryption_keys(options, numbers, NULL, 1, &e));
+    INVALID(ringdb_options_set_encryption_keys(options, &zero, keys, 1, &e));
+    INVALID(ringdb_options_set_encryption_keys(options, twice, keys, 2, &e));
+    INVALID(ringdb_options_set_encryption_keys(NULL, numbers, keys, 2, &e));
+    OK(ringdb_options_set_encryption_keys(options, numbers, keys, 1, &e));
+    OK(ringdb_open(path, options, &db, &e));
+    put(db, "secret", "kept");
+    OK(ringdb_close(db, &e));
+    ringdb_release(db), db = NULL;
+    FAILS(RINGDB_ENCRYPTION_KEY, ringdb_open(path, without, &db, &e));
+    CHECK(e.kind == RINGDB_KIND_FIX_CALL && strstr(e.message, "key 1"));
+    OK(ringdb_options_set_encryption_keys(options, numbers, keys[1], 1, &e));
+    FAILS(RINGDB_ENCRYPTION_KEY, ringdb_open(path, options, &db, &e));
+    /* With a second one, for what is written from now on. */
+    OK(ringdb_options_set_encryption_keys(options, numbers, keys, 2, &e));
+    OK(ringdb_open(path, options, &db, &e));
+    CHECK(has(db, "secret", "kept"));
+    OK(ringdb_rewrite(db, &e));
+    OK(ringdb_close(db, &e));
+    ringdb_release(db), db = NULL;
+    OK(ringdb_options_set_encryption_keys(options, numbers + 1, keys + 1, 1, &e));
+    OK(ringdb_open(path, options, &db, &e));
+    CHECK(has(db, "secret", "kept"));
+    ringdb_release(db);
+    ringdb_options_free(options), ringdb_options_free(without);
+}
+
 static void upkeep(void) {
     ringdb_db *db = open_store(uri, dir, "upkeep"), *copy = NULL, *reader = NULL;
     ringdb_value *text = NULL;
@@ -671,6 +706,7 @@ int main(int argc, char **argv) {
     ranges_and_swaps();
     transactions();
     options_as_text();
+    encryption();
     upkeep();
     metrics();
     after_the_end();

@@ -104,6 +104,19 @@ void the_calls_that_wait(const std::string &uri, const std::string &dir) {
     CHECK(db.drop_keyspace("users") && !db.drop_keyspace("users"));
     CHECK(thrown([&] { users.put("u", "1"); }).code() == RINGDB_KEYSPACE_DROPPED);
 
+    const ringdb::encryption_key first{1, 2}, second{3, 4};
+    {
+        auto secret = ringdb::db::open(dir + "/secret", small(uri).encryption_keys({{1, first}}));
+        secret.put("k", "v");
+        secret.close();
+    }
+    CHECK(thrown([&] { ringdb::db::open(dir + "/secret", small(uri)); }).code() == RINGDB_ENCRYPTION_KEY);
+    {
+        auto secret = ringdb::db::open(dir + "/secret", small(uri).encryption_keys({{1, first}, {2, second}}));
+        secret.rewrite();
+    }
+    CHECK(*ringdb::db::open(dir + "/secret", small(uri).encryption_keys({{2, second}})).get("k") == "v");
+
     // Owners move.
     auto moved = std::move(db);
     CHECK(moved.contains("c"));
