@@ -28,15 +28,19 @@ fn in_blocks(text: &str) -> Vec<String> {
     shell.flat_map(|(_, b)| b.replace("\\\n", " ").lines().map(str::to_string).collect::<Vec<_>>()).collect()
 }
 
-/// What the parser says of a call; files of settings are there.
+/// What the parser says of a call; files of settings and of keys are there.
 fn parse(words: &[String]) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("settings.toml");
     std::fs::write(&file, "io = \"posix\"\n").unwrap();
+    let keys = dir.path().join("keys");
+    std::fs::write(&keys, format!("1 {}\n", "a".repeat(64))).unwrap();
     let mut words = words.to_vec();
     for i in 1..words.len() {
-        if words[i - 1] == "--options" {
-            words[i] = file.display().to_string();
+        match words[i - 1].as_str() {
+            "--options" => words[i] = file.display().to_string(),
+            "--key-file" => words[i] = keys.display().to_string(),
+            _ => {}
         }
     }
     match Cli::try_parse_from(std::iter::once("ringdb".to_string()).chain(words)) {

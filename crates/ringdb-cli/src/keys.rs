@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::str::FromStr;
 
 use clap::Args;
-use ringdb::{Options, StaticKeys};
+use ringdb::{KeyProvider, Options, StaticKeys};
 
 /// Keys of encrypted stores.
 #[derive(Args, Clone, Debug, Default)]
@@ -21,6 +21,11 @@ pub struct KeyArgs {
 pub struct KeyFile(pub StaticKeys);
 
 impl KeyArgs {
+    /// The number of the key that is written with.
+    pub fn newest(&self) -> Option<u32> {
+        self.key_file.as_ref().and_then(|KeyFile(keys)| keys.current().ok())
+    }
+
     /// These settings, with the keys.
     pub fn over(&self, options: Options) -> Options {
         match &self.key_file {

@@ -74,3 +74,19 @@ fn a_wrong_file_of_keys_is_wrong_usage_and_an_open_one_a_warning() {
     let ran = ringdb(["put", "--db", store, "--key-file", &open, "a", "b"]).ok();
     assert!(ran.err.contains("chmod 600"), "{}", ran.err);
 }
+
+#[test]
+fn a_rewrite_by_another_process_needs_that_process_to_have_the_key() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (first, second) = (keys(tmp.path(), 1), keys(tmp.path(), 2));
+    let store = tmp.path().join("s");
+    let key = ringdb::EncryptionKey::new([1; 32]);
+    let options = ringdb::Options::default().with_encryption(ringdb::StaticKeys::new(1, key).unwrap());
+    let open = ringdb::Db::open(&store, options).unwrap();
+    open.put("plum", "blue").unwrap();
+    let store = store.to_str().unwrap();
+    ringdb(["compact", "--rewrite", "--db", store, "--key-file", &second]).fails(4, &["writes with key 1"]);
+    let done = ringdb(["compact", "--rewrite", "--db", store, "--key-file", &first, "--json"]).ok().json();
+    assert_eq!(done["encryption_key"], 1);
+    open.close().unwrap();
+}

@@ -45,8 +45,11 @@ pub enum Request {
         /// The first key that is not meant any more.
         to: Option<Vec<u8>>,
     },
-    /// `Db::rewrite`: as for `compact`.
-    Rewrite,
+    /// `Db::rewrite`: as for `compact`, and the `encryption_key` that was written with.
+    Rewrite {
+        /// Refused if the store does not write with the key of this number.
+        key: Option<u32>,
+    },
     /// `Db::checkpoint`.
     Checkpoint {
         /// The new directory.
@@ -212,7 +215,7 @@ mod tests {
             Just(Request::Flush),
             (any::<Option<String>>(), proptest::option::of(bytes()), proptest::option::of(bytes()))
                 .prop_map(|(keyspace, from, to)| Request::Compact { keyspace, from, to }),
-            Just(Request::Rewrite),
+            any::<Option<u32>>().prop_map(|key| Request::Rewrite { key }),
             bytes().prop_map(|to| Request::Checkpoint { to }),
             (bytes(), any::<Option<u32>>()).prop_map(|(to, keep)| Request::Backup { to, keep }),
         ]

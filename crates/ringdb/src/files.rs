@@ -22,7 +22,7 @@ pub(crate) const ORPHAN: &str = ".orphan";
 pub(crate) const DAMAGED: &str = ".damaged";
 
 /// No store has given out larger numbers: a file that has one is not its own, and counting on would overflow.
-pub(crate) const MAX_NUMBER: u64 = 1 << 62;
+pub(crate) const MAX_NUMBER: u64 = 1 << 61;
 
 /// What a file of a store is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -24,7 +24,10 @@ pub fn compact(args: &CompactArgs) -> Result<()> {
     bar.set_message("compacting");
     let done = match reached {
         Reached::Here(db) => compact_here(db, args, bounds),
-        Reached::There(remote) if args.rewrite => via_socket(remote, &Request::Rewrite, |_, _| {}),
+        Reached::There(remote) if args.rewrite => {
+            let key = args.store.keys.newest();
+            via_socket(remote, &Request::Rewrite { key }, |_, _| {})
+        }
         Reached::There(remote) => {
             let key = |bound: Bound<Vec<u8>>| match bound {
                 Bound::Included(key) | Bound::Excluded(key) => Some(key),

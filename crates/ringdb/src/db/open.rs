@@ -40,7 +40,7 @@ use crate::key::Seq;
 use crate::log::{Log, LogOptions, LogWriter, Lost, Medium, NextNumber};
 use crate::manifest::{ManifestFile, ManifestState};
 use crate::memtable::{MemWriter, Memtable};
-use crate::seal::ring::with_keys;
+use crate::seal::ring::{for_writing, with_keys};
 use crate::store_dir::StoreDir;
 use crate::sync::Mutex;
 use crate::table::{Reads, TableParts};
@@ -61,6 +61,8 @@ impl Core {
     /// See [`crate::Db::open`].
     pub fn open(dir: &Path, options: Options, io: Io, env: Arc<dyn Env>) -> Result<Arc<Core>> {
         let io = with_keys(&io, options.keys());
+        // Before anything is made: there may be no key to write with.
+        for_writing(&io)?;
         let no_store = |detail: &str| Error::NoStore { path: dir.to_path_buf(), detail: detail.into() };
         match look(&io, dir)? {
             DirState::Nothing if !options.create_if_missing => {
@@ -414,7 +416,11 @@ impl Core {
     /// power cut has taken from a log that was not synced, or the proof that a manifest has forgotten it.
     fn is_newer(&self, number: u64, path: &Path, last_seq: u64) -> bool {
         let parts = TableParts::load(&self.io, path, number, Reads::Direct, crate::purpose::RECOVERY);
-        parts.is_ok_and(|p| p.properties.meta.max_seq > last_seq)
+        match parts {
+            // Perhaps: nobody can look now.
+            Err(Error::Key { .. }) => true,
+            parts => parts.is_ok_and(|p| p.properties.meta.max_seq > last_seq),
+        }
     }
 }
 

@@ -67,7 +67,7 @@ impl Weakly {
             Request::Compact { keyspace, from, to } => {
                 compacted(&core, || compact(&core, keyspace, from, to))?
             }
-            Request::Rewrite => compacted(&core, || core.rewrite())?,
+            Request::Rewrite { key } => rewrite(&core, key)?,
             Request::Checkpoint { to } => core.checkpoint(&absolute(to)?).map(|()| json!({}))?,
             Request::Backup { to, keep } => {
                 let mut options = BackupOptions::default().with_progress(progress);
@@ -134,6 +134,20 @@ fn compact(core: &Core, keyspace: Option<String>, from: Option<Vec<u8>>, to: Opt
             .ok_or_else(|| Error::Invalid(format!("no keyspace '{name}' in this store")))?,
     };
     core.compact_range(&keyspace, bounds)
+}
+
+/// Who asks with a key relies on it: it is refused if this store writes with another one.
+fn rewrite(core: &Core, key: Option<u32>) -> Result<Value> {
+    let own = core.stats().encryption_key;
+    if key.is_some() && key != own {
+        let own = own.map_or("does not encrypt".into(), |own| format!("writes with key {own}"));
+        return Err(Error::Invalid(format!(
+            "the process that has the store open {own}: it has to open it again with the other key"
+        )));
+    }
+    let mut done = compacted(core, || core.rewrite())?;
+    done["encryption_key"] = json!(own);
+    Ok(done)
 }
 
 /// What a compaction by `work` has done.

@@ -58,7 +58,7 @@ impl Core {
             cache_misses: cache.misses,
             filter_negatives: cache.filter_negatives,
             async_page_cache_reads: self.odds.hits(),
-            encryption_key: written_with(&self.io),
+            encryption_key: self.write_side.as_ref().and_then(|_| written_with(&self.io)),
             settings: self.keyspaces.all_settings(),
             socket: self.served.tell(),
             recovered_damage: lock(&self.recovered_damage).clone(),

@@ -86,7 +86,7 @@ impl Core {
             }
             let before = self.write_side.is_none().then(|| check.report.clone());
             check.describes(&self.dir, level, meta, &state);
-            verify_table(&self.io, &self.dir, level, meta, &mut check);
+            verify_table(&self.io, &self.dir, level, meta, &mut check)?;
             if let Some(before) = before.filter(|b| b.problems.len() < check.report.problems.len())
                 && self.was_replaced(meta)?
             {
@@ -117,7 +117,10 @@ impl Core {
         if self.io.metadata(&FileKind::Table(meta.file_id).path(&self.dir))?.is_some() {
             return Ok(false);
         }
-        let now = ManifestFile::load(&self.io, &self.dir);
+        let now = match ManifestFile::load(&self.io, &self.dir) {
+            Err(e @ Error::Key { .. }) => return Err(e),
+            now => now,
+        };
         Ok(matches!(now, Ok(Some(now)) if !now.state.tables.contains_key(&meta.file_id)))
     }
 
@@ -136,6 +139,7 @@ impl Core {
             ..ManifestState::default()
         };
         let state = match (loaded, &held) {
+            (Err(e @ Error::Key { .. }), _) => return Err(e),
             (Ok(Some(on_disk)), Some(held)) => {
                 let path = FileKind::Manifest(on_disk.number).path(&self.dir);
                 report.files += 2;
@@ -212,17 +216,19 @@ pub(crate) fn verify_dir(io: &Io, dir: &Path, options: &VerifyOptions) -> Result
             report.bytes += io.metadata(&path)?.map_or(0, |m| m.len);
             loaded.state
         }
+        // Nothing is wrong with the store.
+        Err(e @ Error::Key { .. }) => return Err(e),
         loaded => {
             if let Err(e) = loaded {
                 report.error("manifest", &FileKind::Current.path(dir), e);
             }
-            unnamed_tables(io, dir, &own, &mut report)
+            unnamed_tables(io, dir, &own, &mut report)?
         }
     };
     let mut check = Check::new(options, &mut state.tables.values().map(|(_, m)| m));
     check.report = VerifyReport { table_bytes: check.report.table_bytes, ..report };
     for (level, meta) in state.tables.values() {
-        verify_table(io, dir, *level as usize, meta, &mut check);
+        verify_table(io, dir, *level as usize, meta, &mut check)?;
     }
     check.order_in_levels(dir, &state);
     let mut report = check.report;
@@ -236,7 +242,7 @@ pub(crate) fn verify_dir(io: &Io, dir: &Path, options: &VerifyOptions) -> Result
 }
 
 /// Without a manifest, which tables are in force is not known: each is checked against itself. They may overlap.
-fn unnamed_tables(io: &Io, dir: &Path, own: &[FileKind], report: &mut VerifyReport) -> ManifestState {
+fn unnamed_tables(io: &Io, dir: &Path, own: &[FileKind], report: &mut VerifyReport) -> Result<ManifestState> {
     let mut state = ManifestState::default();
     for id in own.iter().filter_map(|k| if let FileKind::Table(n) = k { Some(*n) } else { None }) {
         let path = FileKind::Table(id).path(dir);
@@ -250,13 +256,14 @@ fn unnamed_tables(io: &Io, dir: &Path, own: &[FileKind], report: &mut VerifyRepo
                 let what = remains.problems.into_iter().chain(other).collect::<Vec<_>>().join("; ");
                 report.problem("table", &path, None, what);
             }
+            Err(e @ Error::Key { .. }) => return Err(e),
             Err(e) => {
                 report.files += 1;
                 report.error("table", &path, e);
             }
         }
     }
-    state
+    Ok(state)
 }
 
 /// Files that look like the store's but are not part of it.
@@ -323,6 +330,7 @@ fn read_log(io: &Io, dir: &Path) -> Result<VerifyReport> {
     let mut found = VerifyReport::default();
     let state = match ManifestFile::load(io, dir) {
         Ok(Some(loaded)) => loaded.state,
+        Err(e @ Error::Key { .. }) => return Err(e),
         // Told by the manifest's own check.
         _ => return Ok(found),
     };
@@ -358,6 +366,7 @@ fn read_log(io: &Io, dir: &Path) -> Result<VerifyReport> {
         Ok(end) => {
             end.broken.into_iter().for_each(|l| found.problem("log", &l.path, Some(l.offset), l.detail))
         }
+        Err(e @ Error::Key { .. }) => return Err(e),
         Err(e) => found.error("log", dir, e),
     }
     Ok(found)

@@ -24,19 +24,28 @@ use crate::{Error, Result, purpose};
 /// Problems of one table that are listed one by one; a damaged disk may have millions.
 const PROBLEMS_A_TABLE: u64 = 20;
 
-/// Reads a table's file anew and compares it with its description.
-pub(super) fn verify_table(io: &Io, dir: &Path, level: usize, meta: &TableMeta, check: &mut Check) {
+/// Reads a table's file anew and compares it with its description. An error only if its key is not to be had: then
+/// nothing is wrong with it.
+pub(super) fn verify_table(
+    io: &Io,
+    dir: &Path,
+    level: usize,
+    meta: &TableMeta,
+    check: &mut Check,
+) -> Result<()> {
     let path = FileKind::Table(meta.file_id).path(dir);
     check.report.files += 1;
     let mut t = TableCheck { path: &path, level: level as u32, meta, check, listed: 0, unlisted: 0 };
     match open(io, &path, meta) {
         Ok((mut walk, filter)) => t.blocks(&mut walk, Some(&filter)),
+        Err(e @ Error::Key { .. }) => return Err(e),
         Err(e) => t.unreadable(io, e),
     }
     if t.unlisted > 0 {
         let p = t.about(None, "table", format!("{} more problems", t.unlisted));
         t.check.report.problems.push(p);
     }
+    Ok(())
 }
 
 fn open(io: &Io, path: &Path, meta: &TableMeta) -> Result<(BlockWalk, Filter)> {

@@ -229,6 +229,11 @@ impl Walk<'_> {
             if !h.kind.is_batch() {
                 break;
             }
+            if h.kind == FrameKind::Batch && s.header.is_some_and(|h| h.stamp.is_some()) {
+                let detail = "a frame that is not encrypted, in a segment that is".into();
+                self.stop = Some(Stop { at: LogPos { segment: s.number, offset }, proof: Some(detail) });
+                return Ok(());
+            }
             if h.first_seq <= self.end.last_first_seq {
                 let detail = format!(
                     "a frame of sequence number {} follows one of {}",

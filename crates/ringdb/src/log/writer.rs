@@ -110,6 +110,7 @@ impl LogWriter {
     fn seal_payload(&mut self, offset: u64, first_seq: Seq, parts: &[&[u8]]) -> Vec<u8> {
         let mut sealed = std::mem::take(&mut self.sealed);
         sealed.clear();
+        sealed.reserve_exact(total(parts) as usize + TAG_BYTES);
         parts.iter().for_each(|part| sealed.extend_from_slice(part));
         if let Some(seal) = &self.seal {
             let unit = Unit::Frame { segment: self.segment.number, offset };

@@ -27,7 +27,8 @@ const STAMP_AT: u64 = (HEADER_BYTES + MARK_BYTES) as u64;
 const STAMP_BYTES: usize = Stamp::BYTES + 4;
 /// Where the records of a manifest that is written here begin.
 const FIRST_RECORD: u64 = STAMP_AT;
-const FIRST_SEALED_RECORD: u64 = STAMP_AT + STAMP_BYTES as u64;
+/// There are two of it: without it, nothing of the file can be read.
+const FIRST_SEALED_RECORD: u64 = STAMP_AT + 2 * STAMP_BYTES as u64;
 const RECORD_HEADER_BYTES: usize = 12;
 /// A file is rewritten when it is this large and twice as large as when it was begun.
 const REWRITE_BYTES: u64 = 4 << 20;
@@ -160,7 +161,10 @@ impl ManifestFile {
             Err(e) => {
                 // Records have checksums of their own, so a damaged header is no reason to give them up.
                 let mut state = ManifestState::default();
-                let seal = read_stamp(io, &file, number).unwrap_or_default();
+                let seal = match read_stamp(io, &file, number) {
+                    Err(e @ Error::Key { .. }) => return Err(e),
+                    seal => seal.unwrap_or_default(),
+                };
                 for start in [FIRST_SEALED_RECORD, FIRST_RECORD, HEADER_BYTES as u64] {
                     let mut found = ManifestState::default();
                     let seal = seal.as_deref().filter(|_| start == FIRST_SEALED_RECORD);
@@ -362,7 +366,7 @@ fn write_snapshot(
     // CURRENT names the file when all of this is durable.
     bytes.extend(encode_mark(number, first + record.len() as u64));
     if let Some(seal) = &seal {
-        bytes.extend(encode_stamp(number, seal.stamp()));
+        bytes.extend([encode_stamp(number, seal.stamp()); 2].concat());
     }
     bytes.extend(record);
     file.write_all_at(&bytes, 0, MANIFEST)?;
@@ -443,10 +447,13 @@ fn encode_stamp(number: u64, stamp: &Stamp) -> [u8; STAMP_BYTES] {
 
 /// The seal that a manifest's stamp names.
 fn read_stamp(io: &Io, file: &File, number: u64) -> Result<Option<Arc<Seal>>> {
-    let mut bytes = [0; STAMP_BYTES];
-    let got = file.read_at(&mut bytes, STAMP_AT, RECOVERY)?;
-    let stamp = bytes.first_chunk().and_then(Stamp::decode);
-    match stamp.filter(|s| got == STAMP_BYTES && bytes == encode_stamp(number, s)) {
+    let mut bytes = [0; 2 * STAMP_BYTES];
+    file.read_at(&mut bytes, STAMP_AT, RECOVERY)?;
+    let decode = |one: &[u8]| {
+        let stamp = one.first_chunk().and_then(Stamp::decode)?;
+        (one == encode_stamp(number, &stamp)).then_some(stamp)
+    };
+    match bytes.chunks(STAMP_BYTES).find_map(decode) {
         Some(stamp) => ring::of_file(io, Some(stamp), file.path()),
         None => Err(Error::corrupt(file.path(), Some(STAMP_AT), "what it is encrypted with is damaged")),
     }

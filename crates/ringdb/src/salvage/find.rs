@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use engineswap::Io;
+use engineswap::{Io, OpenHow};
 
 use crate::files::{self, FileKind};
+use crate::format_version::FormatVersion;
 use crate::manifest::{ManifestFile, ManifestState};
 use crate::table::meta::TableMeta;
 use crate::table::remains::Remains;
+use crate::table::version_in_footer;
 use crate::{Error, Result, purpose};
 
 /// A table to read.
@@ -86,6 +88,9 @@ pub(super) fn find(io: &Io, dir: &Path) -> Result<Inventory> {
     };
     found.segments.sort_unstable();
     find_tables(io, dir, &own, &mut found)?;
+    for s in found.sources.iter().filter(|s| !s.missing) {
+        check_key(io, s)?;
+    }
     Ok(found)
 }
 
@@ -120,13 +125,26 @@ fn read_manifest(io: &Io, dir: &Path, own: &[FileKind]) -> Result<(ManifestState
             Ok((state, Some(e))) => {
                 best.get_or_insert_with(|| (state, format!("{why}; of {name} what precedes is taken: {e}")));
             }
-            Err(e @ Error::NewerFormat { .. }) => return Err(e),
+            Err(e @ (Error::NewerFormat { .. } | Error::Key { .. })) => return Err(e),
             Err(_) => {}
         }
     }
     let (state, words) =
         best.unwrap_or_else(|| (ManifestState::default(), format!("{why}; there is no other")));
     Ok((state, false, words))
+}
+
+/// A table whose key is not to be had is not lost: the salvage is to be done again with it.
+fn check_key(io: &Io, s: &Source) -> Result<()> {
+    let version = io.open(&s.path, &OpenHow::read()).map_err(Error::from);
+    let version = version.and_then(|file| version_in_footer(&file, s.file_id, purpose::RECOVERY));
+    if version.is_ok_and(|v| v < FormatVersion::V3) {
+        return Ok(());
+    }
+    match Remains::load(io, &s.path, s.file_id, None, purpose::RECOVERY) {
+        Err(e @ Error::Key { .. }) => Err(e),
+        _ => Ok(()),
+    }
 }
 
 fn find_tables(io: &Io, dir: &Path, own: &[FileKind], found: &mut Inventory) -> Result<()> {

@@ -62,7 +62,8 @@ impl fmt::Debug for EncryptionKey {
 /// }
 /// ```
 pub trait KeyProvider: Send + Sync + 'static {
-    /// The number of the key that an open writes with, asked once by each open that writes.
+    /// The number of the key that an open writes with, asked once by each open that writes: that one stays until the
+    /// store is opened again.
     ///
     /// # Errors
     /// Whatever keeps it from telling; the open fails with that.

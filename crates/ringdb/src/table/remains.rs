@@ -36,7 +36,7 @@ pub(crate) struct Remains {
 
 impl Remains {
     /// Reads what there is of the file at `path`, whose name says `named`. `block_bytes` is what other tables of the
-    /// store have, should this one not say. An error only if the file cannot be opened.
+    /// store have, should this one not say. An error only if the file cannot be opened, or its key is not to be had.
     pub fn load(
         io: &Io,
         path: &Path,
@@ -58,10 +58,7 @@ impl Remains {
             if footer.file_bytes != window.len() {
                 problems.push(format!("{} bytes, where {} should be", window.len(), footer.file_bytes));
             }
-            match ring::of_file(io, footer.stamp, path) {
-                Ok(found) => seal = found,
-                Err(e) => problems.push(e.to_string()),
-            }
+            seal = ring::of_file(io, footer.stamp, path)?;
             let opened = |bytes: Vec<u8>, which: SectionNumber| match (footer.stamp, &seal) {
                 (None, _) => Ok(bytes),
                 (_, Some(seal)) => {
@@ -96,6 +93,10 @@ impl Remains {
                     .filter_map(|n| Index::decode(&b, n).ok())
                     .find(fits)
             });
+        }
+        if seal.is_some() && index.is_none() {
+            data_end = 0;
+            problems.push("it is encrypted: without its index its blocks cannot be found".into());
         }
         Ok(Remains { window, file_id, seal, properties, index: index.map(Arc::new), data_end, problems })
     }

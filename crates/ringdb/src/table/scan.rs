@@ -129,13 +129,21 @@ impl TableScan {
             BlockView::validate(self.bytes(), self.parts.file_id, block)
         } else {
             self.place = BlockBytes::Scratch;
+            if self.scratch.capacity() > LATE_FROM.max(pos.block_len as usize) {
+                self.scratch = Vec::new();
+            }
             self.scratch.resize(pos.block_len as usize, 0);
             let stored = match self.ahead.present() {
                 Some((_, bytes)) if whole => &bytes[start..end],
                 _ => &self.stored[..],
             };
             let table = (self.parts.file_id, self.parts.seal());
-            unpack_block(stored, &pos, &mut self.scratch, table, block)
+            let unpacked = unpack_block(stored, &pos, &mut self.scratch, table, block);
+            // What a large value was read into is not kept beside it.
+            if self.stored.capacity() > LATE_FROM {
+                self.stored = Vec::new();
+            }
+            unpacked
         };
         checked.map_err(|e| self.parts.corrupt_block(block, e))?;
         self.layout = Some(BlockView::trusted(self.bytes()).layout());
