@@ -8,8 +8,8 @@ use crate::{Options, Result};
 
 impl Db {
     /// Writes every table anew, in all keyspaces, as tables are written now: with the encryption key of this open, and
-    /// with the compression, block size and filters that are set now. What was written before the call is in it. It takes
-    /// its time and, for a while, the space of the largest compaction; reads and writes go on beside it.
+    /// with the compression, block size and filters that are set now. What was written before the call is in it. It
+    /// takes its time and, for a while, the space of the largest compaction; reads and writes go on beside it.
     ///
     /// The last step of a change of keys: open with the new key beside the old one, rewrite, close. Then nothing needs
     /// the old key any more ([`Db::tables`] says which key each table needs).
