@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use ringdb::socket::Remote;
 use ringdb::{
-    Db, Durability, ExportReport, FormatReport, Ingester, Iter, Keyspace, Options, ReadOptions, Value,
-    VerifyOptions, VerifyReport, WriteBatch,
+    Db, Durability, ExportReport, FormatReport, Ingester, Iter, Keyspace, Options, ReadOptions,
+    TracingListener, Value, VerifyOptions, VerifyReport, WriteBatch,
 };
 
 use crate::coding::Coding;
@@ -39,6 +39,9 @@ pub struct StoreArgs {
     pub direct_reads: bool,
     #[command(flatten)]
     pub keys: KeyArgs,
+    /// Tell of flushes, compactions, slowed writers and failures on standard error, as they happen
+    #[arg(long, short)]
+    pub verbose: bool,
 }
 
 /// A range of keys.
@@ -92,11 +95,23 @@ pub fn options(args: &StoreArgs) -> Options {
     let o = args.io.as_ref().map_or(file.clone(), |io| io.over(file));
     // A flag can only add: a settings file may have said it before.
     let o = if args.direct_reads { o.with_direct_reads(true) } else { o };
-    let o = args.keys.over(o);
+    let o = told(args.verbose, args.keys.over(o));
     match args.cache_bytes {
         Some(n) => o.with_cache_bytes(n),
         None => o,
     }
+}
+
+/// These settings, with a listener that tells on standard error if `verbose`.
+pub fn told(verbose: bool, options: Options) -> Options {
+    if !verbose {
+        return options;
+    }
+    let to_stderr =
+        tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
+    // There is one for the process: a second store of a command goes to it, too.
+    let _ = to_stderr.try_init();
+    options.with_listener(TracingListener)
 }
 
 /// A wrong engine URI is wrong usage, said before any file is touched.

@@ -78,6 +78,7 @@ mod cursor;
 mod db;
 mod env;
 mod error;
+mod events;
 mod expiry;
 mod files;
 mod format_version;
@@ -126,6 +127,9 @@ pub use db::{
 pub use engineswap;
 pub use env::{Env, Join, SystemEnv};
 pub use error::{Error, ErrorKind, Result};
+#[cfg(feature = "tracing")]
+pub use events::TracingListener;
+pub use events::{Event, EventListener};
 pub use key::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 pub use operator::MergeOperator;
 pub use options::{Compression, Durability, KeyspaceOptions, Options, ReadOptions, WriteOptions};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::compaction_filter::CompactionFilter;
 use crate::compaction_filter::registry::FilterRegistry;
+use crate::events::{EventListener, Listeners};
 use crate::operator::MergeOperator;
 use crate::operator::registry::Registry;
 use crate::seal::provider::Provider;
@@ -136,6 +137,8 @@ pub struct Options {
     filters: FilterRegistry,
     /// Who gives encryption keys.
     keys: Provider,
+    /// Who is told of events.
+    listeners: Listeners,
 }
 
 impl Default for Options {
@@ -163,6 +166,7 @@ impl Default for Options {
             operators: Registry::default(),
             filters: FilterRegistry::default(),
             keys: Provider::default(),
+            listeners: Listeners::default(),
         }
     }
 }
@@ -217,6 +221,7 @@ macro_rules! fields {
                 if self.keys.0.is_some() {
                     all.keys = self.keys.clone();
                 }
+                all.listeners.extend(self.listeners.clone());
                 if self.has(Field::io) || self.io != default.io {
                     all = all.with_io(self.io.clone());
                 }
@@ -308,6 +313,20 @@ impl Options {
     /// The compaction filters that are registered.
     pub(crate) fn filters(&self) -> &FilterRegistry {
         &self.filters
+    }
+
+    /// Has a listener told of what happens in the store; one that is there already is told, too.
+    ///
+    /// See [`EventListener`] for an example.
+    #[must_use]
+    pub fn with_listener(mut self, listener: impl EventListener) -> Self {
+        self.listeners.add(Arc::new(listener));
+        self
+    }
+
+    /// The listeners.
+    pub(crate) fn listeners(&self) -> &Listeners {
+        &self.listeners
     }
 
     /// Encrypts what this open writes: tables, log and manifest, with the provider's current key; and reads what is

@@ -132,6 +132,8 @@ pub struct Stats {
     pub background_error: Option<String>,
     /// Such failures.
     pub background_errors: u64,
+    /// Calls of event listeners that have panicked.
+    pub listener_panics: u64,
     /// Why the store has stopped writing; `None` when it has not.
     pub stopped: Option<String>,
     /// How long operations took, one entry for each kind that was timed: `get`, `multi_get`, `write` (one that does

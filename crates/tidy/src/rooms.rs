@@ -44,7 +44,7 @@ pub const ORDERS: &[Order] = &[
             "sim",
             "sync error",
             "stop key",
-            "store_dir operator expiry compaction_filter seal",
+            "store_dir operator expiry compaction_filter seal events",
             "options",
             "stats",
             "insight",

@@ -99,6 +99,9 @@ pub struct BenchArgs {
     /// Compression of all levels [default: none; as the store remembers with --use-existing-db]
     #[arg(long, value_enum)]
     pub compression: Option<CompressionArg>,
+    /// Tell of flushes, compactions, slowed writers and failures on standard error, as they happen
+    #[arg(long, short)]
+    pub verbose: bool,
     /// Encrypt the store, with a key that is made of --seed: for its speed, not as a secret
     #[arg(long)]
     pub encrypt: bool,

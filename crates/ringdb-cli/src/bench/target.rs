@@ -54,6 +54,7 @@ fn options(args: &BenchArgs, io: &str, durability: Durability) -> Options {
         o = o.with_filter_bits_per_key(n);
     }
     let o = o.over(args.settings.clone()).with_create_if_missing(true);
+    let o = crate::store::told(args.verbose, o);
     if !args.encrypt {
         return o;
     }

@@ -31,6 +31,7 @@ pub fn backup(args: &BackupArgs) -> Result<()> {
         cache_bytes: args.cache_bytes,
         direct_reads: args.direct_reads,
         keys: args.keys.clone(),
+        verbose: false,
     };
     let reached = store::open_or_reach(&at)?;
     let start = Instant::now();

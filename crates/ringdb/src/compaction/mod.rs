@@ -8,7 +8,7 @@
 //! - [`filtering`]: what compaction filters remove and change.
 //! - [`fold`]: operands of merge operators become fewer, or values.
 //! - [`visibility`]: which versions are kept.
-//! - [`watch`]: how far a compaction is.
+//! - [`watch`]: how far a compaction is; `telling`: events.
 //! - [`backpressure`]: how writers are slowed when all this falls behind.
 //!
 //! Order on disk: a table's data is synced, then the directory, then the manifest's edit is appended and synced,
@@ -25,6 +25,7 @@ pub(crate) mod output;
 pub(crate) mod pick;
 pub(crate) mod run;
 pub(crate) mod scheduler;
+mod telling;
 pub(crate) mod visibility;
 pub(crate) mod watch;
 
@@ -129,6 +130,10 @@ pub(crate) trait CompactionEnv: Send + Sync + 'static {
     fn views(&self) -> Vec<Seq>;
     /// Milliseconds since the Unix epoch: by this time values expire.
     fn wall_clock(&self) -> u64;
+    /// Why writing has stopped, if it has.
+    fn stopped(&self) -> Option<String> {
+        None
+    }
     /// Ids of dropped keyspaces whose entries may still be in tables.
     fn dropped_keyspaces(&self) -> Vec<u32>;
     /// The merge operator for an internal key.

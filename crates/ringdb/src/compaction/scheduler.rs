@@ -24,6 +24,7 @@ use super::watch::Watch;
 use super::{CompactionEnv, Levels};
 use crate::compaction_filter::registry::{FilterMap, Filters};
 use crate::env::Join;
+use crate::events::{Event, Events};
 use crate::insight::{Latencies, Operation};
 use crate::key::Seq;
 use crate::settings::{SettingsMap, TableSettings};
@@ -155,6 +156,29 @@ struct Trouble {
     until: Duration,
 }
 
+/// Which background work.
+#[derive(Clone, Copy)]
+enum Work {
+    Flush,
+    Compaction,
+}
+
+impl Work {
+    fn name(self) -> &'static str {
+        match self {
+            Work::Flush => "flush",
+            Work::Compaction => "compaction",
+        }
+    }
+
+    fn trouble(self, state: &mut State) -> &mut Option<Trouble> {
+        match self {
+            Work::Flush => &mut state.flush_trouble,
+            Work::Compaction => &mut state.compaction_trouble,
+        }
+    }
+}
+
 #[derive(Default)]
 struct State {
     busy: Busy,
@@ -178,7 +202,7 @@ struct State {
 
 /// The background threads' shared state.
 pub(crate) struct Scheduler {
-    env: Arc<dyn Env>,
+    pub(super) env: Arc<dyn Env>,
     settings: Settings,
     work: Mutex<State>,
     /// Counts wakes.
@@ -188,9 +212,14 @@ pub(crate) struct Scheduler {
     closing: Arc<AtomicBool>,
     slowing: AtomicBool,
     immutables: AtomicU64,
-    pacer: Mutex<Pacer>,
+    pub(super) pacer: Mutex<Pacer>,
     pub counters: Counters,
     latencies: Arc<Latencies>,
+    pub(super) events: Arc<Events>,
+    /// Since when writers are slowed, as far as listeners were told.
+    pub(super) told_stall: Mutex<Option<Duration>>,
+    /// Listeners were told that writing has stopped.
+    pub(super) told_stop: AtomicBool,
 }
 
 enum Job<T: CompactionEnv> {
@@ -201,7 +230,12 @@ enum Job<T: CompactionEnv> {
 
 impl Scheduler {
     /// Without threads yet.
-    pub fn new(env: Arc<dyn Env>, settings: Settings, latencies: Arc<Latencies>) -> Arc<Scheduler> {
+    pub fn new(
+        env: Arc<dyn Env>,
+        settings: Settings,
+        latencies: Arc<Latencies>,
+        events: Arc<Events>,
+    ) -> Arc<Scheduler> {
         Arc::new(Scheduler {
             pacer: Mutex::new(Pacer::new(settings.limits)),
             env,
@@ -214,6 +248,9 @@ impl Scheduler {
             immutables: AtomicU64::new(0),
             counters: Counters::default(),
             latencies,
+            events,
+            told_stall: Mutex::default(),
+            told_stop: AtomicBool::new(false),
         })
     }
 
@@ -273,6 +310,7 @@ impl Scheduler {
     fn admit_slowly(&self, bytes: u64) -> Result<()> {
         let start = self.env.now();
         let delay = lock(&self.pacer).delay(start, bytes);
+        self.tell_stall(start);
         if !delay.is_zero() {
             self.env.sleep(delay);
         }
@@ -433,8 +471,10 @@ impl Scheduler {
                 return;
             }
             let mut pause = LOOK_AROUND;
+            self.tell_stop(&**store);
             if self.may_flush(&mut pause) && store.immutable_count() > 0 {
                 lock(&self.work).flushing = true;
+                self.events.tell(|| Event::FlushBegan { memtables: store.immutable_count() as u64 });
                 let start = self.env.now();
                 let result = flush(&**store, &self.closing);
                 if let Ok(Some(work)) = &result {
@@ -444,12 +484,14 @@ impl Scheduler {
                     self.latencies.record(Operation::Flush, took, 1);
                     lock(&self.pacer).flushed(work.read_bytes, took);
                 }
+                self.tell_flush(&result, start);
                 let mut state = lock(&self.work);
                 (state.flushing, state.flushed) = (false, self.env.now());
-                self.account(&**store, &mut state, result.map(drop), |s| &mut s.flush_trouble);
+                let news = self.account(&**store, &mut state, result.map(drop), Work::Flush);
                 drop(state);
                 self.look_at_debt(&**store);
                 self.wake();
+                self.tell_news(&**store, news);
                 continue;
             }
             // A count told late, when the memtables were flushed already, would have writers wait for good. Who
@@ -482,19 +524,23 @@ impl Scheduler {
         store: &T,
         state: &mut State,
         result: Result<()>,
-        trouble: fn(&mut State) -> &mut Option<Trouble>,
-    ) {
+        work: Work,
+    ) -> Option<Event> {
+        let trouble = work.trouble(state);
         match result {
-            Ok(()) => *trouble(state) = None,
+            Ok(()) => return trouble.take().map(|_| Event::TroubleEnded { work: work.name() }),
             Err(_) if self.closing() => {}
             Err(error) if store.quarantine(&error) => {
                 // Others go on.
                 state.damage_met = (state.damage_met.0 + 1, Some(error.to_string()));
+                return Some(Event::TableDamaged { error: error.to_string() });
             }
             Err(error) if error.kind() == ErrorKind::Retry => {
-                let failures = trouble(state).as_ref().map_or(0, |t| t.failures) + 1;
+                let failures = trouble.as_ref().map_or(0, |t| t.failures) + 1;
                 let delay = (FIRST_RETRY * (1 << (failures - 1).min(10))).min(LAST_RETRY);
-                *trouble(state) = Some(Trouble { error, failures, until: self.env.now() + delay });
+                let news = Event::TroubleBegan { work: work.name(), error: error.to_string() };
+                *trouble = Some(Trouble { error, failures, until: self.env.now() + delay });
+                return (failures == 1).then_some(news);
             }
             Err(error) => {
                 store.stop_writing(&error);
@@ -505,6 +551,7 @@ impl Scheduler {
                 state.stopped.get_or_insert(Error::Stopped(why));
             }
         }
+        None
     }
 
     /// Tells the pacer what is left to do.
@@ -539,16 +586,19 @@ impl Scheduler {
                 Some(Job::Help(shared)) => while shared.do_one() {},
                 Some(Job::Compact(pick, levels, watch)) => {
                     let start = self.env.now();
+                    let what = watch.tell(start);
+                    self.tell_began(&what);
                     let result = run(store, &pick, &levels, self.settings.table_bytes, &**self, &watch);
                     if let Ok(work) = &result {
                         let took = self.env.now().saturating_sub(start);
                         self.count(work, pick.reason(), took);
                         lock(&self.pacer).compacted(work.level0_bytes, took);
                     }
+                    self.tell_ended(&what, &result, start);
                     let mut state = lock(&self.work);
                     state.busy.remove(&pick);
                     state.running.retain(|w| !Arc::ptr_eq(w, &watch));
-                    self.account(&**store, &mut state, result.map(drop), |s| &mut s.compaction_trouble);
+                    let news = self.account(&**store, &mut state, result.map(drop), Work::Compaction);
                     drop(state);
                     // Obsolete files go with the last of these, and of what the debt is counted from; who waits for
                     // idleness waits for that too.
@@ -556,6 +606,7 @@ impl Scheduler {
                     self.look_at_debt(&**store);
                     lock(&self.work).compactions -= 1;
                     self.wake();
+                    self.tell_news(&**store, news);
                 }
             }
         }

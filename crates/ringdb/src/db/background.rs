@@ -11,6 +11,7 @@ use super::write::WriteSide;
 use crate::Result;
 use crate::compaction::flush::flush;
 use crate::env::Join;
+use crate::events::Event;
 use crate::key::{self, KeyBuf};
 
 impl WriteSide {
@@ -105,7 +106,11 @@ impl Core {
         self.stop_serving();
         self.committer.begin_close();
         self.reactor.close();
-        let Some(w) = &self.write_side else { return Ok(()) };
+        let closed = || Event::Closed { directory: self.dir.clone() };
+        let Some(w) = &self.write_side else {
+            self.events.tell(closed);
+            return Ok(());
+        };
         // Whoever commits, or makes or drops a keyspace, finishes first.
         w.commits.wait_for_leaders();
         drop(w.versions.lock());
@@ -125,6 +130,7 @@ impl Core {
             w.log.remove_spare(true);
         }
         w.unlock();
+        self.events.tell(closed);
         stopped.map_or(Ok(()), |why| Err(crate::Error::Stopped(why.into())))
     }
 }

@@ -102,6 +102,10 @@ impl CompactionEnv for StoreCompactionEnv {
         self.views.newest().clock().now()
     }
 
+    fn stopped(&self) -> Option<String> {
+        self.health.latch().reason().map(str::to_string)
+    }
+
     fn dropped_keyspaces(&self) -> Vec<u32> {
         self.keyspaces.dropped()
     }

@@ -21,6 +21,7 @@ use super::ttl;
 use super::view::Views;
 use super::write::WriteSide;
 use crate::cache::Cache;
+use crate::events::Events;
 use crate::expiry::{self, Clock};
 use crate::insight::Latencies;
 use crate::key::Kind;
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     pub(super) served: Served,
     pub(super) locks: Locks,
     pub(super) latencies: Arc<Latencies>,
+    pub(super) events: Arc<Events>,
 }
 
 impl Core {

@@ -33,6 +33,7 @@ use super::view::Views;
 use super::write::{ActiveWriter, StoreCommitEnv, WriteSide};
 use crate::cache::Cache;
 use crate::compaction::scheduler::{Scheduler, Settings};
+use crate::events::{Event, Events};
 use crate::expiry::Clock;
 use crate::files::{DAMAGED, FileKind, ORPHAN};
 use crate::insight::Latencies;
@@ -60,6 +61,7 @@ const SAME_ERROR: u32 = 4;
 impl Core {
     /// See [`crate::Db::open`].
     pub fn open(dir: &Path, options: Options, io: Io, env: Arc<dyn Env>) -> Result<Arc<Core>> {
+        let start = env.now();
         let io = with_keys(&io, options.keys());
         // Before anything is made: there may be no key to write with.
         for_writing(&io)?;
@@ -88,13 +90,30 @@ impl Core {
         state.settings.insert(0, remembered);
         let frame_bytes = frame_bytes(&state, &settings_map(&state));
         let recovered = recover(&io, dir, &options, frame_bytes, &state, &segments(&own))?;
-        take_over(dir, options, io, env, state, own, recovered, held)
+        let replayed = recovered.memtables.iter().map(|(mem, _)| mem.bytes()).sum();
+        let core = take_over(dir, options, io, env, state, own, recovered, held)?;
+        core.tell_opened(start, replayed);
+        Ok(core)
     }
 
     /// See [`crate::Db::open_read_only`].
     pub fn open_read_only(dir: &Path, options: Options, io: Io, env: Arc<dyn Env>) -> Result<Arc<Core>> {
         let io = with_keys(&io, options.keys());
-        until_believed(dir, &*env, || try_read_only(dir, options.clone(), &io, &env))
+        let start = env.now();
+        let core = until_believed(dir, &*env, || try_read_only(dir, options.clone(), &io, &env))?;
+        core.tell_opened(start, 0);
+        Ok(core)
+    }
+
+    fn tell_opened(&self, start: Duration, replayed_bytes: u64) {
+        self.events.tell(|| Event::Opened {
+            directory: self.dir.clone(),
+            read_only: self.write_side.is_none(),
+            tables: self.tree.version().tables().count() as u64,
+            replayed_bytes,
+            lost: crate::sync::lock(&self.recovered_damage).clone(),
+            took: self.env.now().saturating_sub(start),
+        });
     }
 }
 
@@ -292,7 +311,12 @@ fn write_side(
         log: files.log.clone(),
         tree: tree.clone(),
         views: views.clone(),
-        scheduler: Scheduler::new(core.env.clone(), Settings::new(&core.options), core.latencies.clone()),
+        scheduler: Scheduler::new(
+            core.env.clone(),
+            Settings::new(&core.options),
+            core.latencies.clone(),
+            core.events.clone(),
+        ),
         log_keeper: Arc::default(),
         cache: core.cache.clone(),
         memtable_limit,
@@ -343,6 +367,7 @@ impl Core {
         tree.clock = Clock::of(&env);
         let make = if follower.is_some() { Views::of_reader } else { Views::new };
         let latencies = Arc::new(Latencies::new(&env, options.time_one_in));
+        let events = Events::new(options.listeners().clone());
         let views = Arc::new(make(cache.collector(), tree.view(), last_seq).timed(&latencies));
         let tree = LsmTree::new(tree, views.clone(), options.memtable_limit(), &cache);
         Core {
@@ -365,6 +390,7 @@ impl Core {
             served: Served::default(),
             locks: Locks::default(),
             latencies,
+            events,
         }
     }
 

@@ -99,6 +99,7 @@ impl Core {
             *by_key.entry(key_of(t).unwrap_or(0)).or_default() += 1;
         }
         s.tables_by_key = by_key.into_iter().collect();
+        s.listener_panics = self.events.panics();
         s.latencies = self.latencies.tell();
         s.stopped = self.health.latch().reason().map(str::to_string);
         s

@@ -28,6 +28,7 @@ mod destroy;
 #[cfg(feature = "encryption")]
 mod encryption;
 mod engines;
+mod events;
 mod export;
 mod filter;
 mod frozen;

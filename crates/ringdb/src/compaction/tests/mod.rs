@@ -390,7 +390,12 @@ fn settings(threads: usize) -> Settings {
 }
 
 fn start(tree: &Arc<TestTree>, threads: usize) -> (Arc<Scheduler>, Vec<Join>) {
-    let s = Scheduler::new(SystemEnv::shared(), settings(threads), crate::insight::Latencies::off());
+    let s = Scheduler::new(
+        SystemEnv::shared(),
+        settings(threads),
+        crate::insight::Latencies::off(),
+        Arc::default(),
+    );
     let mut joins = Vec::new();
     s.start(tree, &mut joins).unwrap();
     assert_eq!(joins.len(), threads + 1);
@@ -494,7 +499,8 @@ fn a_full_disk_is_waited_for_and_other_errors_stop_the_store() {
 #[test]
 fn writers_are_delayed_while_memtables_wait() {
     // Without threads nothing is flushed.
-    let s = Scheduler::new(SystemEnv::shared(), settings(1), crate::insight::Latencies::off());
+    let s =
+        Scheduler::new(SystemEnv::shared(), settings(1), crate::insight::Latencies::off(), Arc::default());
     s.admit(1 << 20).unwrap();
     assert_eq!(s.reason(), None);
     s.memtable_frozen(2);
