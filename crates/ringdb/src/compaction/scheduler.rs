@@ -24,7 +24,7 @@ use super::watch::Watch;
 use super::{CompactionEnv, Levels};
 use crate::compaction_filter::registry::{FilterMap, Filters};
 use crate::env::Join;
-use crate::events::{Event, Events};
+use crate::events::{Event, Events, check_outside};
 use crate::insight::{Latencies, Operation};
 use crate::key::Seq;
 use crate::settings::{SettingsMap, TableSettings};
@@ -309,8 +309,13 @@ impl Scheduler {
     #[cold]
     fn admit_slowly(&self, bytes: u64) -> Result<()> {
         let start = self.env.now();
-        let delay = lock(&self.pacer).delay(start, bytes);
-        self.tell_stall(start);
+        let mut delay = lock(&self.pacer).delay(start, bytes);
+        // A listener on a background thread holds up what the others wait for.
+        if check_outside().is_err() {
+            delay = Duration::ZERO;
+        } else {
+            self.tell_stall(start);
+        }
         if !delay.is_zero() {
             self.env.sleep(delay);
         }
@@ -352,6 +357,7 @@ impl Scheduler {
             if done() {
                 return Ok(());
             }
+            check_outside()?;
             self.check(on)?;
             self.sleep_until_woken(seen, LOOK_AROUND);
         }
@@ -471,7 +477,7 @@ impl Scheduler {
                 return;
             }
             let mut pause = LOOK_AROUND;
-            self.tell_stop(&**store);
+            self.tell_news(&**store, None);
             if self.may_flush(&mut pause) && store.immutable_count() > 0 {
                 lock(&self.work).flushing = true;
                 self.events.tell(|| Event::FlushBegan { memtables: store.immutable_count() as u64 });

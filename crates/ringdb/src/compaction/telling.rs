@@ -73,7 +73,7 @@ impl Scheduler {
     }
 
     /// Whether writing has stopped, once.
-    pub(super) fn tell_stop<T: CompactionEnv>(&self, store: &T) {
+    pub(crate) fn tell_stop<T: CompactionEnv>(&self, store: &T) {
         if !self.events.any() || self.told_stop.load(Relaxed) {
             return;
         }

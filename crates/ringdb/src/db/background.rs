@@ -130,6 +130,7 @@ impl Core {
             w.log.remove_spare(true);
         }
         w.unlock();
+        w.scheduler.tell_stop(&*w.compaction);
         self.events.tell(closed);
         stopped.map_or(Ok(()), |why| Err(crate::Error::Stopped(why.into())))
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::core::Core;
 use crate::Result;
 use crate::env::Join;
+use crate::events::check_outside;
 use crate::sync::{Mutex, lock};
 
 /// What the last handle's drop ends. Background threads and iterators know the [`Core`] only.
@@ -28,8 +29,10 @@ impl Handle {
         &self.core
     }
 
-    /// Ends the background threads and closes the store.
+    /// Ends the background threads and closes the store. Not in a listener, whose thread it might be: then the store stays
+    /// open.
     pub fn shut_down(&self) -> Result<()> {
+        check_outside()?;
         let threads = std::mem::take(&mut *lock(&self.threads));
         self.core.shut_down(threads)
     }

@@ -6,6 +6,7 @@
 #[cfg(feature = "tracing")]
 mod traced;
 
+use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::{Error, Result};
 
 #[cfg(feature = "tracing")]
 pub use traced::TracingListener;
@@ -136,8 +138,12 @@ pub enum Event {
 /// Is told what happens in a store.
 ///
 /// It is called by the thread to which it happens, outside of all of the store's locks: a background thread, or a writer
-/// that is slowed. That thread waits, so a listener should be quick; but it may call the store. Calls may come from several
-/// threads at once. One that panics harms nothing; [`crate::Stats::listener_panics`] counts.
+/// that is slowed. That thread waits, so a listener should be quick. Calls may come from several threads at once. One that
+/// panics harms nothing; [`crate::Stats::listener_panics`] counts.
+///
+/// It may read the store, ask for statistics, and write. What would wait for background work, perhaps for that of this
+/// very thread, is [`crate::Error::Invalid`] instead: a flush, a compaction, a write when memory is full of memtables, a
+/// close. A listener that keeps a [`crate::Db`] keeps the store open until [`crate::Db::close`].
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -197,6 +203,37 @@ impl fmt::Debug for Listeners {
     }
 }
 
+thread_local! {
+    /// Listeners that this thread is in.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// While this thread is in a listener.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Inside {
+        DEPTH.set(DEPTH.get() + 1);
+        Inside
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
+
+/// Fails in a listener: what it asks for would wait for background work, which may be that of this thread.
+pub(crate) fn check_outside() -> Result<()> {
+    match DEPTH.get() {
+        0 => Ok(()),
+        _ => Err(Error::Invalid(
+            "an event listener must not wait for background work: do this in another thread".into(),
+        )),
+    }
+}
+
 /// The listeners of an open store.
 #[derive(Default)]
 pub(crate) struct Events {
@@ -220,6 +257,7 @@ impl Events {
             return;
         }
         let event = event();
+        let _inside = Inside::enter();
         for listener in &self.listeners.0 {
             if catch_unwind(AssertUnwindSafe(|| listener.event(&event))).is_err() {
                 self.panics.fetch_add(1, Relaxed);

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use ringdb::engineswap::sim::{Disk, Plan};
-use ringdb::{Db, Event, EventListener, Options, SystemEnv};
+use ringdb::{Db, Error, Event, EventListener, Options, SystemEnv};
 
 fn small() -> Options {
     Options::default()
@@ -69,6 +69,7 @@ fn a_life_is_told_in_order() {
     fill(&db, 0..1000);
     db.flush().unwrap();
     db.compact_range(..).unwrap();
+    db.wait_idle().unwrap();
     fill(&db, 0..20);
     let before = db.stats();
     // As after a kill: with a log to replay.
@@ -142,10 +143,9 @@ fn writers_that_are_slowed_and_their_release_are_told_once_each() {
     db.wait_idle().unwrap();
     seen.wait_for("end of the stall", |e| matches!(e, Event::StallEnded { .. }));
     db.close().unwrap();
+    // By several threads: the end of one may be told before the beginning of the next, or behind it.
     let (began, ended) = (seen.count("StallBegan"), seen.count("StallEnded"));
     assert!(began == ended || began == ended + 1, "{began} {ended}");
-    let stalls: Vec<_> = seen.names().into_iter().filter(|n| n.starts_with("Stall")).collect();
-    assert!(stalls.chunks(2).all(|pair| pair[0] == "StallBegan"), "{stalls:?}");
 }
 
 #[test]
@@ -188,11 +188,15 @@ struct Curious {
 impl EventListener for Curious {
     fn event(&self, _event: &Event) {
         if let Some(db) = self.db.get() {
-            let stats = db.stats();
+            db.stats();
             db.get("000001").unwrap();
-            // Not from within a call that holds a writer back for as long as it is slowed.
-            if stats.write_delay_reason.is_none() {
-                db.put("from a listener", "1").unwrap();
+            match db.put("from a listener", "1") {
+                // Memory is full of memtables, which perhaps this thread flushes.
+                Ok(()) | Err(Error::Invalid(_)) => {}
+                Err(e) => panic!("{e}"),
+            }
+            for waits in [db.flush(), db.wait_idle(), db.compact_range(..), db.clone().close()] {
+                assert!(waits.is_ok() || waits.is_err_and(|e| e.to_string().contains("another thread")));
             }
             *self.asked.lock().unwrap() += 1;
         }
