@@ -29,8 +29,8 @@ impl Handle {
         &self.core
     }
 
-    /// Ends the background threads and closes the store. Not in a listener, whose thread it might be: then the store stays
-    /// open.
+    /// Ends the background threads and closes the store. Not in a listener, whose thread it might be: then the store
+    /// stays open.
     pub fn shut_down(&self) -> Result<()> {
         check_outside()?;
         let threads = std::mem::take(&mut *lock(&self.threads));

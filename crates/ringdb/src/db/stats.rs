@@ -94,11 +94,7 @@ impl Core {
                 s.levels.push(l);
             }
         }
-        let mut by_key = BTreeMap::new();
-        for (_, t) in version.tables() {
-            *by_key.entry(key_of(t).unwrap_or(0)).or_default() += 1;
-        }
-        s.tables_by_key = by_key.into_iter().collect();
+        s.tables_by_key = by_key(version.tables().map(|(_, t)| &**t));
         s.listener_panics = self.events.panics();
         s.latencies = self.latencies.tell();
         s.stopped = self.health.latch().reason().map(str::to_string);
@@ -118,6 +114,13 @@ impl Core {
         };
         self.tree.version().tables().map(|(level, t)| of(level, t.meta(), key_of(t))).collect()
     }
+}
+
+/// How many tables need each key; 0: none.
+fn by_key<'a>(tables: impl Iterator<Item = &'a Table>) -> Vec<(u32, u64)> {
+    let mut all = BTreeMap::new();
+    tables.for_each(|t| *all.entry(key_of(t).unwrap_or(0)).or_default() += 1);
+    all.into_iter().collect()
 }
 
 /// The number of the key that a table is encrypted with.

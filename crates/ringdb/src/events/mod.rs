@@ -137,13 +137,13 @@ pub enum Event {
 
 /// Is told what happens in a store.
 ///
-/// It is called by the thread to which it happens, outside of all of the store's locks: a background thread, or a writer
-/// that is slowed. That thread waits, so a listener should be quick. Calls may come from several threads at once. One that
-/// panics harms nothing; [`crate::Stats::listener_panics`] counts.
+/// It is called by the thread to which it happens, outside of all of the store's locks: a background thread, or a
+/// writer that is slowed. That thread waits, so a listener should be quick. Calls may come from several threads at
+/// once. One that panics harms nothing; [`crate::Stats::listener_panics`] counts.
 ///
 /// It may read the store, ask for statistics, and write. What would wait for background work, perhaps for that of this
-/// very thread, is [`crate::Error::Invalid`] instead: a flush, a compaction, a write when memory is full of memtables, a
-/// close. A listener that keeps a [`crate::Db`] keeps the store open until [`crate::Db::close`].
+/// very thread, is [`crate::Error::Invalid`] instead: a flush, a compaction, a write when memory is full of memtables,
+/// a close. A listener that keeps a [`crate::Db`] keeps the store open until [`crate::Db::close`].
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

@@ -4,8 +4,8 @@ use tracing::{error, info, warn};
 
 use super::{Event, EventListener};
 
-/// Gives a store's events to the program's `tracing` subscriber, with the target `ringdb`: what succeeds as `INFO`, stalls and
-/// what is tried again as `WARN`, damage and the end of writing as `ERROR`.
+/// Gives a store's events to the program's `tracing` subscriber, with the target `ringdb`: what succeeds as `INFO`,
+/// stalls and what is tried again as `WARN`, damage and the end of writing as `ERROR`.
 ///
 /// ```
 /// use ringdb::{Db, Options, TracingListener};

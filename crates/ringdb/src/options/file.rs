@@ -226,7 +226,7 @@ mod tests {
         assert_eq!((o.memtable_bytes, o.block_bytes, o.table_bytes), (1 << 20, 8192, 3 << 19));
         // The fields of the struct, by its own description: none is missing here.
         let text = format!("{:?}", Options::default());
-        // Five are of no file: which were given; and operators, filters, the provider of keys, listeners, which are code.
+        // Five are of no file: which were given; operators, filters, the provider of keys and listeners are code.
         assert_eq!(text.matches(": ").count(), names.len() + 5, "{text}");
     }
 
