@@ -153,7 +153,7 @@ fn the_manual_names_the_values_of_options() {
         synopsis.split_once("\n.SH").unwrap().0.to_string()
     };
     assert_eq!(page("ringdb-checkpoint.1"), {
-        "ringdb checkpoint --db <DIR> [--io <URI>] [--options <FILE>] [--cache-bytes <BYTES>] [--direct-reads] [--key-file <FILE>] [--json] [--help] <TARGET>"
+        "ringdb checkpoint --db <DIR> [--io <URI>] [--options <FILE>] [--cache-bytes <BYTES>] [--direct-reads] [--key-file <FILE>] [--verbose] [--json] [--help] <TARGET>"
     });
     let scan = page("ringdb-scan.1");
     assert!(
