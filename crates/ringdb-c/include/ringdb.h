@@ -259,6 +259,64 @@ typedef struct ringdb_merge_operator {
 int32_t ringdb_options_register_merge_operator(ringdb_options *options, const ringdb_merge_operator *merge_operator,
                                                ringdb_error *err);
 
+/* ---- Compaction filters -------------------------------------------------------------------------------------- */
+
+/* A filter decides which entries stay when they are compacted, and with which value. Keyspaces know theirs by name, among
+ * their settings (ringdb_keyspace_with, ringdb_keyspace_alter): "compaction_filter = 'NAME'", '' for none. The store
+ * remembers the name; filters are registered for each open, and in one without it all entries stay.
+ *
+ * A compaction passes the newest value of each key that it rewrites, and passes it again each time. What lies in memory,
+ * or in a table that nothing rewrites, is not passed; ringdb_compact passes all of its range. Snapshots, transactions and
+ * iterators that are there before see no change, and what a filter does is no write.
+ *
+ * The callback is called from the store's own threads, several at a time, until `drop`. It must not call the store, wait
+ * for who does, or unwind (throw, longjmp). What its arguments lead to lives as long as the call. */
+
+/* What a filter returns. Another number is a failure. */
+enum {
+    RINGDB_FILTER_KEEP = 0,   /* the entry stays as it is */
+    RINGDB_FILTER_REMOVE = 1, /* it goes; nothing older of the key comes back */
+    RINGDB_FILTER_CHANGE = 2  /* it has the value that was put into the result; it expires when it would have */
+};
+
+/* Where an entry is met. */
+typedef struct ringdb_filter_context {
+    uint32_t size;      /* sizeof(ringdb_filter_context) of the library: what later versions add is behind it */
+    uint32_t level;     /* the level that the compaction writes to, from 0 to 6 */
+    int32_t last_level; /* 1 if that is the last level, where most of the data lies, else 0 */
+    uint32_t reserved;  /* 0 */
+} ringdb_filter_context;
+
+/* Where a callback puts what it has to say besides. */
+typedef struct ringdb_filter_result ringdb_filter_result;
+
+/* Adds bytes to the new value; none at all make it empty. Only with RINGDB_FILTER_CHANGE. */
+int32_t ringdb_filter_result_append(ringdb_filter_result *result, const void *data, size_t len, ringdb_error *err);
+/* The filter cannot say, for this reason, whatever it returns. The entry stays as it is, and so do those that this
+ * compaction has not passed yet; "background_error" of ringdb_stats has the reason. */
+int32_t ringdb_filter_result_fail(ringdb_filter_result *result, const char *why, ringdb_error *err);
+
+/* Decides on the value of a key. */
+typedef int32_t (*ringdb_filter_callback)(void *user, const ringdb_filter_context *context, ringdb_slice key,
+                                          ringdb_slice value, ringdb_filter_result *result);
+
+typedef struct ringdb_compaction_filter {
+    uint32_t size;                 /* sizeof(ringdb_compaction_filter) */
+    uint32_t reserved;             /* 0 */
+    const char *name;              /* 1 to 255 bytes; copied */
+    void *user;                    /* for the callbacks */
+    ringdb_filter_callback filter; /* always there */
+    ringdb_drop_callback drop;     /* called once, when nothing calls the other any more; or NULL */
+} ringdb_compaction_filter;
+
+#define RINGDB_COMPACTION_FILTER_INIT                                                                                  \
+    { (uint32_t)sizeof(ringdb_compaction_filter), 0, NULL, NULL, NULL, NULL }
+
+/* For stores that are opened with these options: in the place of one of the same name. If it fails, `user` is still the
+ * caller's; otherwise it lives until `drop`, which comes behind the options and all stores that were opened with them. */
+int32_t ringdb_options_register_compaction_filter(ringdb_options *options,
+                                                  const ringdb_compaction_filter *compaction_filter, ringdb_error *err);
+
 /* ---- Stores, keyspaces, snapshots ---------------------------------------------------------------------------- */
 
 /* A store, or a part of it: one of its keyspaces, or what either was at one moment. All calls that read take any of
@@ -282,8 +340,8 @@ void ringdb_release(ringdb_db *db);
  * snapshot. */
 int32_t ringdb_keyspace(const ringdb_db *db, const char *name, ringdb_db **out, ringdb_error *err);
 /* The same with settings of its own, as TOML text: compression, last_level_compression, block_bytes,
- * filter_bits_per_key, merge_operator, time_to_live, as in "merge_operator = 'add'\ntime_to_live = '1 h'". One that is
- * there is altered. */
+ * filter_bits_per_key, merge_operator, compaction_filter, time_to_live, as in
+ * "merge_operator = 'add'\ntime_to_live = '1 h'". One that is there is altered. */
 int32_t ringdb_keyspace_with(const ringdb_db *db, const char *name, const char *toml, ringdb_db **out,
                              ringdb_error *err);
 /* Changes settings of this handle's keyspace; those that are not said stay. Of the default keyspace they are the store's:

@@ -171,6 +171,25 @@ enum class compression : std::int32_t {
     zstd = RINGDB_COMPRESSION_ZSTD
 };
 
+// What a compaction filter makes of an entry.
+class filter_decision {
+  public:
+    // It stays as it is.
+    static filter_decision keep() { return filter_decision(RINGDB_FILTER_KEEP, {}); }
+    // It goes; nothing older of the key comes back.
+    static filter_decision remove() { return filter_decision(RINGDB_FILTER_REMOVE, {}); }
+    // It has this value; it expires when it would have.
+    static filter_decision change(std::string value) { return filter_decision(RINGDB_FILTER_CHANGE, std::move(value)); }
+
+    std::int32_t code() const noexcept { return code_; }
+    const std::string &value() const noexcept { return value_; }
+
+  private:
+    filter_decision(std::int32_t code, std::string value) : code_(code), value_(std::move(value)) {}
+    std::int32_t code_;
+    std::string value_;
+};
+
 // Settings of a store; each setter returns the options, so that they chain. Said in full in ringdb.h.
 using encryption_key = std::array<unsigned char, RINGDB_ENCRYPTION_KEY_BYTES>;
 
@@ -229,9 +248,44 @@ class options {
     options &merge_operator(const std::string &name, Merge merge, Partial partial) {
         return register_merge<Merge, Partial>(name, {std::move(merge), std::move(partial)});
     }
+    // Registers a compaction filter; the rules of ringdb.h for its callback hold, but it may throw: what() is why it cannot
+    // say. It is called as filter_decision(const ringdb_filter_context &, std::string_view key, std::string_view value).
+    template <class Filter>
+    options &compaction_filter(const std::string &name, Filter filter) {
+        auto user = std::make_unique<Filter>(std::move(filter));
+        ringdb_compaction_filter c = RINGDB_COMPACTION_FILTER_INIT;
+        c.name = name.c_str();
+        c.user = user.get();
+        c.filter = [](void *u, const ringdb_filter_context *context, ringdb_slice key, ringdb_slice value,
+                      ringdb_filter_result *result) -> std::int32_t {
+            return decide(result, [&]() -> filter_decision {
+                return (*static_cast<Filter *>(u))(*context, detail::view(key), detail::view(value));
+            });
+        };
+        c.drop = [](void *u) { delete static_cast<Filter *>(u); };
+        detail::checked(
+            [&](ringdb_error *e) { return ringdb_options_register_compaction_filter(owner_.get(), &c, e); });
+        user.release();
+        return *this;
+    }
     const ringdb_options *c_handle() const noexcept { return owner_.get(); }
 
   private:
+    // Gives the decision that `make` makes; its exceptions become the reason why there is none.
+    template <class Make>
+    static std::int32_t decide(ringdb_filter_result *result, Make &&make) noexcept {
+        try {
+            const filter_decision made = make();
+            if (made.code() == RINGDB_FILTER_CHANGE)
+                ringdb_filter_result_append(result, made.value().data(), made.value().size(), nullptr);
+            return made.code();
+        } catch (const std::exception &e) {
+            ringdb_filter_result_fail(result, e.what(), nullptr);
+        } catch (...) {
+            ringdb_filter_result_fail(result, "an exception that is no std::exception", nullptr);
+        }
+        return RINGDB_FILTER_KEEP;
+    }
     template <class Merge, class Partial>
     struct callbacks {
         Merge merge;

@@ -13,6 +13,7 @@ mod answer;
 mod args;
 mod asynchronous;
 mod callback;
+mod filter;
 mod ingest;
 mod iter;
 mod merge;
@@ -21,6 +22,7 @@ mod options;
 mod read;
 mod reads;
 mod result;
+mod said;
 mod store;
 mod tables;
 mod task;
@@ -33,6 +35,7 @@ mod writes;
 pub use answer::ringdb_answer;
 pub use args::{ringdb_read_options, ringdb_slice, ringdb_write_options};
 pub use asynchronous::*;
+pub use filter::*;
 pub use ingest::*;
 pub use iter::{
     ringdb_iter, ringdb_iter_free, ringdb_iter_next, ringdb_iter_next_back, ringdb_prefix, ringdb_range,
@@ -78,5 +81,7 @@ mod tests {
         assert_eq!(size_of::<crate::ringdb_write_options>(), 16);
         assert_eq!(size_of::<crate::ringdb_answer>(), 24);
         assert_eq!(size_of::<crate::ringdb_merge_operator>(), 56);
+        assert_eq!(size_of::<crate::ringdb_filter_context>(), 16);
+        assert_eq!(size_of::<crate::ringdb_compaction_filter>(), 40);
     }
 }

@@ -7,13 +7,12 @@ use ringdb::MergeOperator;
 use crate::args::{self, ringdb_slice};
 use crate::options::{ringdb_options, set};
 use crate::result::{Fail, ringdb_error};
+use crate::said::{self, Said};
 
 /// Where a callback of an operator puts what it has to say.
-pub struct ringdb_merge_result {
-    /// `None`: it has given nothing.
-    made: Option<Vec<u8>>,
-    failed: Option<String>,
-}
+#[derive(Default)]
+#[repr(transparent)]
+pub struct ringdb_merge_result(Said);
 
 /// Makes a value, or one operand of several.
 pub type ringdb_merge_callback = Option<
@@ -93,12 +92,12 @@ impl Operator {
         let Some(callback) = callback else { return Ok(None) };
         let value = value.map(ringdb_slice::of);
         let operands: Vec<ringdb_slice> = operands.iter().map(|o| ringdb_slice::of(o)).collect();
-        let mut result = ringdb_merge_result { made: None, failed: None };
+        let mut result = ringdb_merge_result::default();
         let value = value.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let key = ringdb_slice::of(key);
         // SAFETY: the caller's own; what is passed lives as long as the call.
         unsafe { callback(self.by.user, key, value, operands.as_ptr(), operands.len(), &raw mut result) };
-        result.failed.map_or(Ok(result.made), Err)
+        result.0.failed.map_or(Ok(result.0.made), Err)
     }
 }
 
@@ -118,10 +117,10 @@ impl MergeOperator for Operator {
 
     fn check(&self, operand: &[u8]) -> Result<(), String> {
         let Some(check) = self.by.check else { return Ok(()) };
-        let mut result = ringdb_merge_result { made: None, failed: None };
+        let mut result = ringdb_merge_result::default();
         // SAFETY: the caller's own; what is passed lives as long as the call.
         unsafe { check(self.by.user, ringdb_slice::of(operand), &raw mut result) };
-        result.failed.map_or(Ok(()), Err)
+        result.0.failed.map_or(Ok(()), Err)
     }
 }
 
@@ -163,22 +162,8 @@ pub unsafe extern "C" fn ringdb_merge_result_append(
     len: usize,
     err: *mut ringdb_error,
 ) -> i32 {
-    crate::result::guard(err, || {
-        // SAFETY: the header's contract.
-        let bytes = unsafe { args::bytes(data, len, "result")? };
-        // SAFETY: the header's contract: the result of the callback that is running, which nobody else has.
-        let result =
-            unsafe { result.as_mut() }.ok_or_else(|| Fail::invalid("the result of a merge is NULL"))?;
-        let made = result.made.get_or_insert_default();
-        if bytes.len() > ringdb::MAX_VALUE_BYTES - made.len().min(ringdb::MAX_VALUE_BYTES) {
-            let why = format!("a value has at most {} bytes (1 GiB)", ringdb::MAX_VALUE_BYTES);
-            // A caller who does not look must not have half a value stored.
-            result.failed = Some(why.clone());
-            return Err(Fail::invalid(why));
-        }
-        made.extend_from_slice(bytes);
-        Ok(crate::result::OK)
-    })
+    // SAFETY: the header's contract.
+    unsafe { said::append(result.cast(), data, len, err) }
 }
 
 /// Says why there is none.
@@ -188,15 +173,6 @@ pub unsafe extern "C" fn ringdb_merge_result_fail(
     why: *const c_char,
     err: *mut ringdb_error,
 ) -> i32 {
-    crate::result::guard(err, || {
-        // SAFETY: the header's contract.
-        let result =
-            unsafe { result.as_mut() }.ok_or_else(|| Fail::invalid("the result of a merge is NULL"))?;
-        // SAFETY: as above.
-        let why = unsafe { args::text(why, "reason") };
-        // It has failed, however it says so: what it has given must not be stored, nor what it refuses.
-        result.failed =
-            Some(why.as_ref().map_or_else(|wrong| wrong.message.clone(), |why| (*why).to_owned()));
-        why.map(|_| crate::result::OK)
-    })
+    // SAFETY: the header's contract.
+    unsafe { said::fail(result.cast(), why, err) }
 }

@@ -28,6 +28,11 @@ fn merges_times_to_live_and_tables_from_c() {
 }
 
 #[test]
+fn compaction_filters_from_c() {
+    LIBRARY.passes("cc", "-std=gnu99", "filters.c", &ENGINES);
+}
+
+#[test]
 fn asynchronous_calls_from_c() {
     LIBRARY.passes("cc", "-std=gnu11", "async.c", &ENGINES);
 }

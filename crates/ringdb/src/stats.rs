@@ -111,6 +111,8 @@ pub struct Stats {
     pub compaction_read_bytes: u64,
     /// Bytes written by compactions.
     pub compaction_written_bytes: u64,
+    /// Entries that were passed to compaction filters, each as often as it was.
+    pub compaction_filter_seen: u64,
     /// Entries that compaction filters have removed.
     pub compaction_filter_removed: u64,
     /// Entries whose value compaction filters have changed.

@@ -85,10 +85,10 @@ pub const ORDERS: &[Order] = &[
         layers: &[
             "result task",
             "args callback",
-            "value",
+            "value said",
             "options answer",
             "store operator",
-            "read iter write upkeep",
+            "read iter write upkeep filter",
             "asynchronous reads writes transaction ingest tables",
             "merge",
             "lib",

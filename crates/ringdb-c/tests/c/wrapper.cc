@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -389,6 +390,50 @@ void merges_times_to_live_and_tables(const std::string &uri, const std::string &
     CHECK(dropped.use_count() == 1);
 }
 
+void compaction_filters(const std::string &uri, const std::string &dir) {
+    using decision = ringdb::filter_decision;
+    auto dropped = std::make_shared<int>(0);
+    {
+        std::function<decision(const ringdb_filter_context &, std::string_view, std::string_view)> by_value =
+            [dropped](const ringdb_filter_context &context, std::string_view, std::string_view value) {
+                CHECK(context.last_level == (context.level == 6));
+                return value == "old"     ? decision::remove()
+                       : value == "new"   ? decision::change("newer")
+                       : value == "empty" ? decision::change("")
+                                          : decision::keep();
+            };
+        auto o = small(uri);
+        o.compaction_filter("values", std::move(by_value))
+            .compaction_filter("throws",
+                               [](const ringdb_filter_context &, std::string_view key, std::string_view) -> decision {
+                                   if (key == "int")
+                                       throw 5;
+                                   throw std::runtime_error("not this one");
+                               });
+        auto db = ringdb::db::open(dir + "/f", o);
+        CHECK(dropped.use_count() == 2);
+        auto values = db.keyspace("values", "compaction_filter = 'values'");
+        auto throws = db.keyspace("throws", "compaction_filter = 'throws'");
+        CHECK(thrown([&] { db.keyspace("x", "compaction_filter = 'unknown'"); }).kind() == ringdb::kind::fix_call);
+        for (const auto *text : {"old", "new", "kept", "empty"})
+            values.put(text, text);
+        values.compact();
+        CHECK(!values.contains("old") && *values.get("new") == "newer" && *values.get("kept") == "kept");
+        CHECK(values.get("empty")->size() == 0);
+        CHECK(db.stats().find("\"compaction_filter_seen\": 4") != std::string::npos);
+        throws.put("a", "old");
+        throws.compact();
+        CHECK(db.stats().find("not this one") != std::string::npos && *throws.get("a") == "old");
+        throws.put("int", "old");
+        throws.erase("a");
+        throws.compact();
+        CHECK(db.stats().find("no std::exception") != std::string::npos && *throws.get("int") == "old");
+        db.close();
+        CHECK(dropped.use_count() == 2);
+    }
+    CHECK(dropped.use_count() == 1);
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -405,6 +450,7 @@ int main(int argc, char **argv) {
     what_is_wrong_is_thrown(argv[1], argv[2]);
     transactions(argv[1], argv[2]);
     merges_times_to_live_and_tables(argv[1], argv[2]);
+    compaction_filters(argv[1], argv[2]);
     asynchronous(argv[1], argv[2]);
     event_loops(argv[1], argv[2]);
     std::printf("passed\n");

@@ -86,7 +86,14 @@ fn describe(stats: &Value) -> String {
         ),
     );
     line("block reads", format!("{} cached, {} from disk", s.number("cache_hits"), s.number("cache_misses")));
-    for (name, what) in [("LOST", s.text("recovered_damage")), ("STOPPED", s.text("stopped"))] {
+    if s.number("compaction_filter_seen") > 0 {
+        let count = |what: &str| human_count(s.number(&format!("compaction_filter_{what}")));
+        let (seen, removed, changed) = (count("seen"), count("removed"), count("changed"));
+        line("compaction filters", format!("{seen} entries seen, {removed} removed, {changed} changed"));
+    }
+    for (name, what) in [("LOST", "recovered_damage"), ("STOPPED", "stopped"), ("ERROR", "background_error")]
+    {
+        let what = s.text(what);
         if !what.is_empty() {
             line(name, what.into());
         }
@@ -146,4 +153,25 @@ fn describe_settings(k: &Fields) -> String {
         k.bytes("block_bytes"),
         k.number("filter_bits_per_key")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::describe;
+
+    #[test]
+    fn what_compaction_filters_have_done_is_shown_when_they_have_seen_something() {
+        let of = |seen: u64| {
+            describe(&json!({
+                "compaction_filter_seen": seen, "compaction_filter_removed": 21, "compaction_filter_changed": 7,
+                "background_error": "a filter that fails",
+            }))
+        };
+        let some = of(500);
+        assert!(some.contains("compaction filters   500 entries seen, 21 removed, 7 changed\n"), "{some}");
+        assert!(some.contains("ERROR                a filter that fails\n"), "{some}");
+        assert!(!of(0).contains("compaction filters"));
+    }
 }

@@ -24,6 +24,7 @@ pub(super) struct Filtering {
     /// The keyspace that was looked up last, and its filter.
     keyspace: Option<u32>,
     filter: Option<Filter>,
+    seen: u64,
     removed: u64,
     changed: u64,
     /// It is not asked again after this.
@@ -33,12 +34,14 @@ pub(super) struct Filtering {
 impl Filtering {
     pub fn new(map: Arc<FilterMap>, level: usize) -> Filtering {
         let context = FilterContext { level: level as u32, last_level: level == LAST };
-        Filtering { map, context, keyspace: None, filter: None, removed: 0, changed: 0, failure: None }
+        let (keyspace, filter, failure) = (None, None, None);
+        Filtering { map, context, keyspace, filter, seen: 0, removed: 0, changed: 0, failure }
     }
 
     /// Adds what was done to what is known of the filters. Whether something was removed or changed.
     pub fn tell(self, filters: Option<&Filters>) -> bool {
         if let Some(filters) = filters {
+            filters.seen.fetch_add(self.seen, Relaxed);
             filters.removed.fetch_add(self.removed, Relaxed);
             filters.changed.fetch_add(self.changed, Relaxed);
             self.failure.iter().for_each(|why| filters.note(why));
@@ -66,6 +69,7 @@ impl Filtering {
             Kind::Delete | Kind::Merge => return FilterDecision::Keep,
         };
         let Some(filter) = self.filter_of(internal) else { return FilterDecision::Keep };
+        self.seen += 1;
         let said = filter.ask(&self.context, internal, value).and_then(|said| match said {
             FilterDecision::Change(new) if new == value => Ok(FilterDecision::Keep),
             FilterDecision::Change(new) => {
@@ -80,6 +84,7 @@ impl Filtering {
                     }
                 }
             }
+            FilterDecision::Fail(why) => Err(filter.failure(internal, &why)),
             said => Ok(said),
         });
         said.unwrap_or_else(|why| {
@@ -103,7 +108,7 @@ impl<T: CompactionEnv> Outputs<'_, T> {
     ) -> Result<()> {
         let Some(filtering) = &mut self.filtering else { return self.add(key, seq, kind, stored, true) };
         match filtering.pass(key, kind, stored) {
-            FilterDecision::Keep => self.add(key, seq, kind, stored, true),
+            FilterDecision::Keep | FilterDecision::Fail(_) => self.add(key, seq, kind, stored, true),
             FilterDecision::Remove => {
                 filtering.removed += 1;
                 match lowest || broken(Mutation::DropFiltered) {

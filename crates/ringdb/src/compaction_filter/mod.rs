@@ -14,6 +14,9 @@ pub enum FilterDecision {
     Remove,
     /// It has this value from now on; if it expires, at the time at which it would have.
     Change(Vec<u8>),
+    /// The filter cannot say, for this reason. The entry stays as it is, and so do those that this compaction has not
+    /// passed yet; [`crate::Stats::background_error`] has the reason.
+    Fail(String),
 }
 
 /// Where an entry is met.
@@ -42,8 +45,9 @@ pub struct FilterContext {
 ///
 /// The calls come from the threads that compact, several at a time, and must not call the store. An entry is passed
 /// again each time it is compacted, also what a filter has made of it, and a compaction that was interrupted begins
-/// again. If a filter panics, or changes a value to one that is too long, the entry stays as it is, and so do those
-/// that this compaction has not passed yet; [`crate::Stats::background_error`] tells of it.
+/// again. If a filter fails ([`FilterDecision::Fail`]), panics, or changes a value to one that is too long, the entry
+/// stays as it is, and so do those that this compaction has not passed yet; [`crate::Stats::background_error`] tells of
+/// it. [`crate::Stats::compaction_filter_seen`] counts what was passed.
 ///
 /// ```
 /// use ringdb::{CompactionFilter, Db, FilterContext, FilterDecision, KeyspaceOptions, Options};

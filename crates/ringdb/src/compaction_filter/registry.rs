@@ -135,7 +135,8 @@ impl FilterMap {
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
     now: Mutex<Arc<FilterMap>>,
-    /// Entries removed and changed.
+    /// Entries passed, and of these removed and changed.
+    pub seen: AtomicU64,
     pub removed: AtomicU64,
     pub changed: AtomicU64,
     failures: Mutex<(u64, Option<String>)>,
@@ -172,9 +173,9 @@ impl Filters {
         lock(&self.failures).clone()
     }
 
-    /// How many entries were removed, and changed.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.removed.load(Relaxed), self.changed.load(Relaxed))
+    /// How many entries were passed, removed, and changed.
+    pub fn counts(&self) -> [u64; 3] {
+        [&self.seen, &self.removed, &self.changed].map(|n| n.load(Relaxed))
     }
 }
 

@@ -143,6 +143,11 @@ impl Metrics {
             ("ringdb_compaction_read_bytes", "Bytes read by compactions.", s.compaction_read_bytes),
             ("ringdb_compaction_written_bytes", "Bytes written by compactions.", s.compaction_written_bytes),
             (
+                "ringdb_compaction_filter_seen",
+                "Entries that were passed to compaction filters.",
+                s.compaction_filter_seen,
+            ),
+            (
                 "ringdb_compaction_filter_removed",
                 "Entries that compaction filters removed.",
                 s.compaction_filter_removed,

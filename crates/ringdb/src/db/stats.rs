@@ -145,7 +145,7 @@ fn add_scheduler(scheduler: &Scheduler, s: &mut Stats) {
 }
 
 fn add_filters(filters: &Filters, s: &mut Stats) {
-    (s.compaction_filter_removed, s.compaction_filter_changed) = filters.counts();
+    [s.compaction_filter_seen, s.compaction_filter_removed, s.compaction_filter_changed] = filters.counts();
     let (failures, last) = filters.failures();
     s.background_errors += failures;
     s.background_error = s.background_error.take().or(last);

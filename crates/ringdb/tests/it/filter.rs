@@ -13,7 +13,8 @@ use ringdb::{
 use crate::executor::block_on;
 use crate::support::{Rng, env_number, seed};
 
-/// What values say of themselves, by their first byte: `x` is removed, `c` becomes `C`, `!` panics, all else stays.
+/// What values say of themselves, by their first byte: `x` is removed, `c` becomes `C`, `!` panics, `?` fails, all else
+/// stays.
 #[derive(Clone, Default)]
 struct Marked(Arc<AtomicU64>);
 
@@ -28,6 +29,7 @@ impl CompactionFilter for Marked {
             Some((b'x', _)) => FilterDecision::Remove,
             Some((b'c', rest)) => FilterDecision::Change([b"C", rest].concat()),
             Some((b'!', _)) => panic!("a filter that panics"),
+            Some((b'?', _)) => FilterDecision::Fail("who knows".into()),
             _ => FilterDecision::Keep,
         }
     }
@@ -77,7 +79,9 @@ fn compactions_remove_and_change_what_the_filter_says_in_its_keyspace() {
     db.put("b", "x old").unwrap();
     db.flush().unwrap();
     assert_eq!(value(&k, "b").as_deref(), Some("x old"), "a flush asks nobody");
-    let _ = (k.compact_range(..).unwrap(), other.compact_range(..).unwrap(), db.compact_range(..).unwrap());
+    k.compact_range(..).unwrap();
+    assert_eq!(db.stats().compaction_filter_seen, 4);
+    let _ = (other.compact_range(..).unwrap(), db.compact_range(..).unwrap());
     let of = |keyspace: &Keyspace| ["a", "b", "c", "d"].map(|key| value(keyspace, key));
     let is = ["keep", "", "Change", ""].map(String::from).map(Some);
     assert_eq!(of(&k), [is[0].clone(), None, is[2].clone(), is[3].clone()]);
@@ -90,6 +94,14 @@ fn compactions_remove_and_change_what_the_filter_says_in_its_keyspace() {
     assert!(db.contains_key("b").unwrap());
     let stats = db.stats();
     assert_eq!((stats.compaction_filter_removed, stats.compaction_filter_changed), (1, 1));
+    let metrics = db.metrics().prometheus();
+    for (what, n) in [("seen", stats.compaction_filter_seen), ("removed", 1), ("changed", 1)] {
+        let sample = format!("ringdb_compaction_filter_{what}");
+        assert!(
+            metrics.lines().any(|l| l.starts_with(&sample) && l.ends_with(&format!(" {n}"))),
+            "{metrics}"
+        );
+    }
     assert_eq!((stats.background_errors, stats.background_error), (0, None));
     assert!(db.verify().unwrap().is_ok());
     // Nothing is left of it on the disk.
@@ -345,6 +357,22 @@ fn a_filter_that_panics_removes_nothing_and_is_told_of() {
     k.compact_range(..).unwrap();
     assert_eq!(["a", "b", "c"].map(|key| value(&k, key).is_some()), [false, true, false]);
     assert_eq!(db.stats().background_errors, 1);
+}
+
+#[test]
+fn a_filter_that_cannot_say_removes_nothing_and_its_reason_is_told() {
+    let tmp = tempfile::tempdir().unwrap();
+    let db = open(tmp.path());
+    let k = filtered(&db);
+    for (key, value) in [("a", "x"), ("b", "?"), ("c", "x")] {
+        k.put(key, value).unwrap();
+    }
+    k.compact_range(..).unwrap();
+    assert_eq!(["a", "b", "c"].map(|key| value(&k, key).is_some()), [false, true, true]);
+    let stats = db.stats();
+    assert_eq!((stats.background_errors, stats.stopped, stats.compaction_filter_seen), (1, None, 2));
+    let why = stats.background_error.expect("why");
+    assert!(why.contains("'marked' fails for key \"1:b\": who knows"), "{why}");
 }
 
 #[test]
