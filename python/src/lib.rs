@@ -4,7 +4,9 @@
 mod asynchronous;
 mod batch;
 mod bytes;
+mod calls;
 mod error;
+mod filter;
 mod items;
 mod loose;
 mod operator;
@@ -23,9 +25,9 @@ mod _ringdb {
     #[pymodule_export]
     use crate::batch::Batch;
     #[pymodule_export]
-    use crate::items::Items;
+    use crate::calls::{_end, _forked};
     #[pymodule_export]
-    use crate::operator::{_end, _forked};
+    use crate::items::Items;
     #[pymodule_export]
     use crate::reader::{Reader, Snapshot};
     #[pymodule_export]
@@ -35,6 +37,6 @@ mod _ringdb {
 
     #[pymodule_init]
     fn begin(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        crate::operator::at_exit(module)
+        crate::calls::at_exit(module)
     }
 }

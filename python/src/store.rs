@@ -16,6 +16,7 @@ use crate::asynchronous;
 use crate::batch::Batch;
 use crate::bytes::{Given, bytes, life, write_options};
 use crate::error::{call, exception, invalid};
+use crate::filter;
 use crate::loose::Loose;
 use crate::operator;
 use crate::reader::{Place, Reader, Snapshot};
@@ -26,13 +27,17 @@ const AT_ONCE: usize = 512;
 
 /// Opens a store, or makes one.
 #[pyfunction]
-#[pyo3(signature = (path, *, read_only=false, options_file=None, merge_operators=None, encryption_keys=None, **options))]
+#[pyo3(signature = (
+    path, *, read_only=false, options_file=None, merge_operators=None, compaction_filters=None, encryption_keys=None, **options
+))]
+#[allow(clippy::too_many_arguments)] // each is one of Python's
 pub fn open(
     py: Python<'_>,
     path: PathBuf,
     read_only: bool,
     options_file: Option<PathBuf>,
     merge_operators: Option<&Bound<'_, PyDict>>,
+    compaction_filters: Option<&Bound<'_, PyDict>>,
     encryption_keys: Option<BTreeMap<u32, Vec<u8>>>,
     options: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Py<Db>> {
@@ -48,6 +53,9 @@ pub fn open(
     }
     if let Some(keys) = encryption_keys {
         all = with_keys(py, all, keys)?;
+    }
+    if let Some(filters) = compaction_filters {
+        all = filter::register(py, all, filters)?;
     }
     let db = call(py, || {
         if read_only { ringdb::Db::open_read_only(path, all) } else { ringdb::Db::open(path, all) }

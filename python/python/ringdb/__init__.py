@@ -27,6 +27,7 @@ from ._errors import (
     StoppedError,
     TimeoutError,
 )
+from ._filters import REMOVE
 from ._ringdb import Batch, Db, Items, Keyspace, PairStream, Snapshot, Transaction, TransactionItems, open
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "NewerFormatError",
     "NoStoreError",
     "PairStream",
+    "REMOVE",
     "ReadOnlyError",
     "Snapshot",
     "StoppedError",

@@ -1,8 +1,9 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from enum import Enum
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypeVar, overload
 
 Bytes: TypeAlias = bytes | bytearray
 Durability: TypeAlias = Literal["none", "process", "sync"]
@@ -18,6 +19,15 @@ class MergeOperator(Protocol):
 class PartialMergeOperator(MergeOperator, Protocol):
     def partial_merge(self, key: bytes, operands: list[bytes]) -> Bytes | None:
         """One operand that does the same as all of them, or None. It has to be associative."""
+
+class _Removal(Enum):
+    REMOVE = "remove"
+
+REMOVE: Final = _Removal.REMOVE
+"""What a compaction filter returns for an entry that goes."""
+
+# Of a key and its value: None if the entry stays, its new value, or REMOVE.
+CompactionFilter: TypeAlias = Callable[[bytes, bytes], Bytes | Literal[_Removal.REMOVE] | None]
 
 class Error(Exception):
     kind: Literal["retry", "stop", "repair", "would_block", "timed_out", "fix_call"]
@@ -43,6 +53,7 @@ def open(
     read_only: bool = False,
     options_file: str | PathLike[str] | None = None,
     merge_operators: Mapping[str, Merge | MergeOperator | PartialMergeOperator] | None = None,
+    compaction_filters: Mapping[str, CompactionFilter] | None = None,
     encryption_keys: Mapping[int, bytes] | None = None,
     io: str = ...,
     cache_bytes: int | str = ...,
@@ -183,9 +194,11 @@ class Keyspace(Writer):
         block_bytes: int | str = ...,
         filter_bits_per_key: int = ...,
         merge_operator: str = ...,
+        compaction_filter: str = ...,
         time_to_live: int | str = ...,
     ) -> None:
-        """Changes settings; those that are not given stay. A merge operator, once there, stays."""
+        """Changes settings; those that are not given stay. A merge operator, once there, stays; ``compaction_filter`` may be
+        another one, or ``""``."""
 
 class Db(Writer):
     """An open store, for any number of threads."""
@@ -198,12 +211,13 @@ class Db(Writer):
         block_bytes: int | str = ...,
         filter_bits_per_key: int = ...,
         merge_operator: str = ...,
+        compaction_filter: str = ...,
         time_to_live: int | str = ...,
     ) -> Keyspace:
         """A keyspace, made if it is missing.
 
         ``merge_operator``: ``"add"``, ``"max"``, ``"append"``, ``"append:SEPARATOR"`` or one of ``open``;
-        ``time_to_live``: seconds, or as in ``"1 h"``.
+        ``compaction_filter``: one of ``open``; ``time_to_live``: seconds, or as in ``"1 h"``.
         """
     def keyspaces(self) -> list[str]: ...
     def drop_keyspace(self, name: str) -> bool: ...
