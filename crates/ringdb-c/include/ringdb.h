@@ -188,6 +188,8 @@ int32_t ringdb_options_set_background_threads(ringdb_options *options, size_t th
 /* Bytes of a log segment, and about those of a table that a compaction writes; 0: chosen by the store. */
 int32_t ringdb_options_set_log_segment_bytes(ringdb_options *options, uint64_t bytes, ringdb_error *err);
 int32_t ringdb_options_set_table_bytes(ringdb_options *options, uint64_t bytes, ringdb_error *err);
+/* Bytes that compactions may write a second, at least 64 KiB; 0: no limit. */
+int32_t ringdb_options_set_compaction_bytes_per_second(ringdb_options *options, uint64_t bytes, ringdb_error *err);
 /* The manifest is rewritten when it is this large: 4 MiB. */
 int32_t ringdb_options_set_manifest_bytes(ringdb_options *options, uint64_t bytes, ringdb_error *err);
 /* Of gets, seeks and writes that do not wait for the device, one in so many is timed (ringdb_stats, ringdb_metrics): 64;

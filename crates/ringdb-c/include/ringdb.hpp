@@ -213,6 +213,9 @@ class options {
     options &background_threads(std::size_t n) { return set(ringdb_options_set_background_threads, n); }
     options &log_segment_bytes(std::uint64_t n) { return set(ringdb_options_set_log_segment_bytes, n); }
     options &table_bytes(std::uint64_t n) { return set(ringdb_options_set_table_bytes, n); }
+    options &compaction_bytes_per_second(std::uint64_t n) {
+        return set(ringdb_options_set_compaction_bytes_per_second, n);
+    }
     options &manifest_bytes(std::uint64_t n) { return set(ringdb_options_set_manifest_bytes, n); }
     options &time_one_in(std::uint32_t n) { return set(ringdb_options_set_time_one_in, n); }
     options &direct_reads(bool yes) { return set(ringdb_options_set_direct_reads, yes); }

@@ -175,6 +175,7 @@ setters! {
     ringdb_options_set_background_threads, with_background_threads: usize, Ok;
     ringdb_options_set_log_segment_bytes, with_log_segment_bytes: u64, Ok;
     ringdb_options_set_table_bytes, with_table_bytes: u64, Ok;
+    ringdb_options_set_compaction_bytes_per_second, with_compaction_bytes_per_second: u64, Ok;
     ringdb_options_set_manifest_bytes, with_manifest_bytes: u64, Ok;
     ringdb_options_set_time_one_in, with_time_one_in: u32, Ok;
     ringdb_options_set_direct_reads, with_direct_reads: i32, |n| args::flag(n, "direct_reads");

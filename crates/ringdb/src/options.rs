@@ -111,6 +111,10 @@ pub struct Options {
     pub log_segment_bytes: u64,
     /// About how large the tables are that compactions write, from 64 KiB. Default 0: as a memtable, from 1 to 64 MiB.
     pub table_bytes: u64,
+    /// Bytes that compactions may write a second, all together; they read about as many. Flushes are not limited. From
+    /// 64 KiB. Default 0: no limit. Writers that put more than compactions can bring down the levels are slowed to what
+    /// they can, so a limit below about ten times the rate of lasting writes is also one of writes.
+    pub compaction_bytes_per_second: u64,
     /// The manifest is rewritten when it is this large (and twice as large as when it was begun). Default 4 MiB.
     pub manifest_bytes: u64,
     /// Read and write tables past the page cache (O_DIRECT, where direct transfers need no more than 4 KiB of
@@ -156,6 +160,7 @@ impl Default for Options {
             background_threads: 0,
             log_segment_bytes: 0,
             table_bytes: 0,
+            compaction_bytes_per_second: 0,
             manifest_bytes: 4 << 20,
             direct_reads: false,
             create_if_missing: true,
@@ -257,6 +262,8 @@ fields! {
     with_log_segment_bytes log_segment_bytes: u64,
     /// Sets the size of compacted tables in bytes (0: choose).
     with_table_bytes table_bytes: u64,
+    /// Sets how many bytes a second compactions may write (0: no limit).
+    with_compaction_bytes_per_second compaction_bytes_per_second: u64,
     /// Sets the size in bytes from which on the manifest is rewritten.
     with_manifest_bytes manifest_bytes: u64,
     /// Sets whether tables are read past the page cache.
@@ -400,6 +407,12 @@ impl Options {
                 self.table_bytes
             ));
         }
+        if (1..MIN_COMPACTION_RATE).contains(&self.compaction_bytes_per_second) {
+            return wrong(format!(
+                "compaction_bytes_per_second is {}: at least {MIN_COMPACTION_RATE} (64 KiB), 0 for no limit",
+                self.compaction_bytes_per_second
+            ));
+        }
         if self.socket && !cfg!(feature = "socket") {
             return wrong("socket is true: this build of ringdb is without the feature `socket`".into());
         }
@@ -467,6 +480,7 @@ const MAX_MEMTABLE_BYTES: u64 = 16 << 30;
 const MIN_SEGMENT_BYTES: u64 = 64 << 10;
 const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 const MIN_TABLE_BYTES: u64 = 64 << 10;
+const MIN_COMPACTION_RATE: u64 = 64 << 10;
 const MAX_FILTER_BITS: u32 = 64;
 const MAX_BACKGROUND_THREADS: usize = 64;
 

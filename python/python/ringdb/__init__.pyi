@@ -67,6 +67,7 @@ def open(
     background_threads: int = ...,
     log_segment_bytes: int | str = ...,
     table_bytes: int | str = ...,
+    compaction_bytes_per_second: int | str = ...,
     manifest_bytes: int | str = ...,
     time_one_in: int = ...,
     direct_reads: bool = ...,

@@ -103,6 +103,7 @@ static void options_are_checked(void) {
     OK(ringdb_options_set_background_threads(o, 2, &e));
     OK(ringdb_options_set_log_segment_bytes(o, 1u << 20, &e));
     OK(ringdb_options_set_table_bytes(o, 1u << 20, &e));
+    OK(ringdb_options_set_compaction_bytes_per_second(o, 64u << 20, &e));
     OK(ringdb_options_set_manifest_bytes(o, 1u << 20, &e));
     OK(ringdb_options_set_time_one_in(o, 1, &e));
     OK(ringdb_options_set_recover_damaged_log(o, 0, &e));

@@ -135,7 +135,8 @@ void what_is_wrong_is_thrown(const std::string &uri, const std::string &dir) {
     o.last_level_compression(ringdb::compression::zstd)
         .filter_bits_per_key(12)
         .background_threads(2)
-        .table_bytes(1 << 20);
+        .table_bytes(1 << 20)
+        .compaction_bytes_per_second(64 << 20);
     o.log_segment_bytes(1 << 20)
         .manifest_bytes(1 << 20)
         .time_one_in(16)

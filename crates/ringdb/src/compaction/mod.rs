@@ -8,7 +8,7 @@
 //! - [`filtering`]: what compaction filters remove and change.
 //! - [`fold`]: operands of merge operators become fewer, or values.
 //! - [`visibility`]: which versions are kept.
-//! - [`watch`]: how far a compaction is; `telling`: events.
+//! - [`watch`]: how far a compaction is; `telling`: events; `rate`: how fast compactions may write.
 //! - [`backpressure`]: how writers are slowed when all this falls behind.
 //!
 //! Order on disk: a table's data is synced, then the directory, then the manifest's edit is appended and synced,
@@ -23,6 +23,7 @@ mod input;
 mod memory;
 pub(crate) mod output;
 pub(crate) mod pick;
+mod rate;
 pub(crate) mod run;
 pub(crate) mod scheduler;
 mod telling;

@@ -14,6 +14,7 @@ use super::CompactionEnv;
 use super::filtering::Filtering;
 use super::memory::Memory;
 use super::pick::{LAST, cuts};
+use super::watch::Watch;
 use crate::Result;
 use crate::cache::Charge;
 use crate::files::FileKind;
@@ -83,6 +84,9 @@ pub(crate) struct Outputs<'a, T: CompactionEnv> {
     region: usize,
     last_level: bool,
     pub(super) filtering: Option<Filtering>,
+    /// Told of what is written, if that is limited; and of how much of the table it knows.
+    pub(super) watch: Option<Arc<Watch>>,
+    told: u64,
 }
 
 impl<'a, T: CompactionEnv> Outputs<'a, T> {
@@ -125,6 +129,8 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
             region: 0,
             last_level: level == LAST,
             filtering: None,
+            watch: None,
+            told: 0,
         }
     }
 
@@ -152,6 +158,7 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
             if let (Some(charge), Some(w)) = (&self.charge, &self.writer) {
                 charge.set_roughly(w.memory());
             }
+            self.tell_written()?;
             if self.writer.as_ref().is_none_or(|w| w.estimated_bytes() >= self.table_bytes) {
                 self.cut()?;
                 self.start()?;
@@ -195,7 +202,19 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
         Ok(self.writer.insert(writer))
     }
 
+    /// Waits as the limit of compactions' writes has it.
+    fn tell_written(&mut self) -> Result<()> {
+        if let (Some(watch), Some(w)) = (&self.watch, &self.writer) {
+            let size = w.estimated_bytes();
+            watch.wrote(size.saturating_sub(self.told))?;
+            self.told = size;
+        }
+        Ok(())
+    }
+
     fn cut(&mut self) -> Result<()> {
+        self.tell_written()?;
+        self.told = 0;
         if let Some(w) = self.writer.take() {
             self.finishing.push_back(w.finish_start()?);
         }

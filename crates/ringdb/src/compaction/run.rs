@@ -274,6 +274,7 @@ impl<T: CompactionEnv> MergeParts<T> {
         let to = self.splits.get(i).map(Vec::as_slice);
         let mut out =
             Outputs::new(store, self.output, self.table_bytes, self.expected, purpose::COMPACTION_WRITE);
+        out.watch = Some(Arc::clone(&self.watch));
         out.filtering = self.filters.clone().map(|map| Filtering::new(map, self.output));
         let mut visibility =
             Visibility::new(self.readable.clone(), store.dropped_keyspaces()).with_ranges(&self.ranges);

@@ -19,6 +19,7 @@ use super::helpers::{Helpers, Parts, Shared};
 use super::pick::{
     Busy, Manual, Pick, PickContext, Reason, Shape, debt_bytes, movable, pick, pick_manual, runs,
 };
+use super::rate::RateLimit;
 use super::run::{JobStats, run};
 use super::watch::Watch;
 use super::{CompactionEnv, Levels};
@@ -55,6 +56,8 @@ pub(crate) struct Settings {
     pub table_bytes: u64,
     /// With so many immutable memtables writers wait for one to be flushed.
     pub most_immutables: u64,
+    /// How fast compactions may write.
+    pub limit: Option<Arc<RateLimit>>,
 }
 
 impl Settings {
@@ -77,6 +80,7 @@ impl Settings {
             },
             table_bytes: options.compacted_table_bytes(),
             most_immutables: MOST_IMMUTABLES,
+            limit: RateLimit::new(options.compaction_bytes_per_second).map(Arc::new),
         }
     }
 }
@@ -679,7 +683,7 @@ impl Scheduler {
         };
         state.busy.add(&next);
         state.compactions += 1;
-        let watch = Watch::over(&next, &self.closing, self.env.now());
+        let watch = Watch::over(&next, &self.closing, &self.env, self.settings.limit.as_ref());
         state.running.push(Arc::clone(&watch));
         Some(Job::Compact(Box::new(next), levels, watch))
     }

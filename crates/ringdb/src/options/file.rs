@@ -122,6 +122,7 @@ file! {
     background_threads with_background_threads usize, same;
     log_segment_bytes with_log_segment_bytes Bytes, bytes;
     table_bytes with_table_bytes Bytes, bytes;
+    compaction_bytes_per_second with_compaction_bytes_per_second Bytes, bytes;
     manifest_bytes with_manifest_bytes Bytes, bytes;
     direct_reads with_direct_reads bool, same;
     create_if_missing with_create_if_missing bool, same;
@@ -214,7 +215,7 @@ mod tests {
             "io": "posix", "cache_bytes": 8 << 20, "memtable_bytes": "1 MiB", "durability": "sync",
             "block_bytes": "8k", "compression": "lz4", "last_level_compression": "zstd",
             "filter_bits_per_key": 7, "time_to_live": "2 h", "background_threads": 3, "log_segment_bytes": "64KiB", "table_bytes": "1.5m",
-            "manifest_bytes": 100, "direct_reads": true, "create_if_missing": false, "recover_damaged_log": true,
+            "compaction_bytes_per_second": "4 MiB", "manifest_bytes": 100, "direct_reads": true, "create_if_missing": false, "recover_damaged_log": true,
             "socket": false, "time_one_in": 16,
         });
         let o: Options = serde_json::from_value(all.clone()).unwrap();

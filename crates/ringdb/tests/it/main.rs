@@ -21,6 +21,7 @@ mod async_reads;
 mod async_writes;
 mod backup;
 mod beside;
+mod compaction_rate;
 mod concurrency;
 mod damage;
 mod deadlines;
