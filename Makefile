@@ -48,6 +48,7 @@ deps: ## Install the Debian packages that the tests use (as root; otherwise name
 check: ## The whole test suite with what is installed; what needs more says that it is skipped. No root needed
 	$(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) mutations
+	$(MAKE) test-go
 
 .PHONY: test
 test: deps check ## `make deps`, then `make check`
@@ -124,6 +125,10 @@ wheel-musl: ## The same for musllinux (Alpine); installs Rust's target by rustup
 .PHONY: python-check
 python-check: ## The Python package's tests, with a wheel for this machine
 	tools/check-python
+
+.PHONY: test-go
+test-go: ## The Go module's tests under the race detector; without Go 1.24 or newer it says that it is skipped
+	tools/test-go
 
 .PHONY: leveldb
 leveldb: ## Build LevelDB's C interface on ringdb (leveldb/c.h, libleveldb.so, libleveldb.a) into target/leveldb

@@ -21,6 +21,7 @@ chapters! {
     Async "async.md"
     Keyspaces "keyspaces.md"
     Python "python.md"
+    Go "go.md"
     Migration "migration.md"
     Limits "limits.md"
     Faq "faq.md"

@@ -35,13 +35,13 @@ fn the_summary_and_the_doc_tests_have_each_chapter() {
 }
 
 /// Everything in a block is run: Rust here, `sh` by the command's tests (which only parse `bash`), C by those of the
-/// C interface, Python by those of its package.
+/// C interface, Python and Go by those of their packages.
 #[test]
 fn no_block_is_of_a_kind_that_nobody_runs() {
     for (name, text) in chapters() {
         for (kind, block) in blocks(&text) {
             assert!(
-                ["rust", "toml", "sh", "bash", "c", "python"].contains(&kind),
+                ["rust", "toml", "sh", "bash", "c", "python", "go"].contains(&kind),
                 "{name}: a block of '{kind}'"
             );
             assert!(kind != "c" || block.trim().starts_with("{{#include"), "{name}: C that nobody compiles");

@@ -1,0 +1,3 @@
+module example.invalid/ringdb/go
+
+go 1.24
