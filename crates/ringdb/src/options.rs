@@ -100,7 +100,8 @@ pub struct Options {
     pub compression: Compression,
     /// Compression of the last level. Remembered. Default none.
     pub last_level_compression: Compression,
-    /// Bloom filter bits per key; 0 for no filters. Remembered. Default 10.
+    /// Bloom filter bits per key in the last level, which has most of the keys; levels above it have four more, and
+    /// keep them where a table moves down as it is. 0 for no filters. Remembered. Default 10.
     pub filter_bits_per_key: u32,
     /// How long a put lives, in keyspaces that do not say otherwise: then it counts as deleted. Whole milliseconds;
     /// zero: for ever. Remembered. Default zero.

@@ -104,7 +104,7 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
         let options = TableOptions {
             block_bytes: first.block_bytes,
             compression: first.compression_of(level == LAST),
-            filter_bits_per_key: first.filter_bits_per_key,
+            filter_bits_per_key: first.filter_bits_of(level == LAST),
             expected_bytes: expected_bytes.min(table_bytes.saturating_add(table_bytes / 32)),
             buffer_bytes: Memory::of(o).write_bytes(),
             // Those of level 0 are not cut within a region, so one that is alone has about all of them.
@@ -179,7 +179,7 @@ impl<'a, T: CompactionEnv> Outputs<'a, T> {
         let s = self.settings.of_region(self.region);
         self.options.block_bytes = s.block_bytes;
         self.options.compression = s.compression_of(self.last_level);
-        self.options.filter_bits_per_key = s.filter_bits_per_key;
+        self.options.filter_bits_per_key = s.filter_bits_of(self.last_level);
         Ok(())
     }
 

@@ -127,9 +127,9 @@ fn each_keyspace_has_its_tables_written_in_its_own_way() {
         filter_bits_per_key,
     };
     let upper = [
-        table(0, 4096, NONE, 10),
-        table(1, 8192, LZ4, 10),
-        table(2, 4096, NONE, 10),
+        table(0, 4096, NONE, 14),
+        table(1, 8192, LZ4, 14),
+        table(2, 4096, NONE, 14),
         table(3, 4096, NONE, 0),
     ];
     assert_eq!(written(&dir), upper);
@@ -350,4 +350,41 @@ fn tables_are_cut_between_keyspaces_whichever_version_of_a_key_is_kept() {
     assert_eq!(tables, [((0, 0), 4096), ((1, 1), 8192)]);
     assert_eq!(snapshot.keyspace(&a).get("k").unwrap().as_deref(), Some(&b"old"[..]));
     assert_eq!(a.get("k").unwrap(), None);
+}
+
+#[test]
+fn filters_above_the_last_level_have_four_bits_more() {
+    const KEYS: u64 = 100_000;
+    for (bits, last, above) in [(10, 10, 14), (1, 1, 5), (0, 0, 0)] {
+        let dir = tempfile::tempdir().unwrap();
+        let o = Options::default().with_io("posix").with_filter_bits_per_key(bits);
+        let db = Db::open(dir.path(), o.clone()).unwrap();
+        let put =
+            |from: u64| (from..from + KEYS).for_each(|i| db.put((2 * i).to_be_bytes(), "value").unwrap());
+        // Two runs that overlap, so that they are merged into the last level and not moved there.
+        put(0);
+        db.flush().unwrap();
+        let in_bits = |bytes: u64| 8.0 * bytes as f64 / KEYS as f64;
+        let close = |bytes: u64, expected: u32| (in_bits(bytes) - f64::from(expected)).abs() < 0.5;
+        let level0 = db.stats().filter_bytes;
+        assert!(close(level0, above), "{level0} bytes in level 0, of {bits} bits a key");
+        put(0);
+        db.flush().unwrap();
+        db.compact_range(..).unwrap();
+        let lowest = db.stats().filter_bytes;
+        assert!(close(lowest, last), "{lowest} bytes in the last level, of {bits} bits a key");
+        put(KEYS);
+        db.flush().unwrap();
+        let both = db.stats().filter_bytes;
+        assert!(close(both - lowest, above), "{both} bytes in both, of {bits} bits a key");
+        // The setting is what was set.
+        assert_eq!(db.options().filter_bits_per_key, bits);
+        // They still answer.
+        let before = db.stats();
+        for i in 0..2000u64 {
+            assert_eq!(db.get((34 * i + 1).to_be_bytes()).unwrap(), None);
+            assert!(db.get((34 * i).to_be_bytes()).unwrap().is_some());
+        }
+        assert_eq!(db.stats().filter_negatives > before.filter_negatives, bits > 0);
+    }
 }
