@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use ringdb::{Error, Iter, Value};
+use ringdb::{Error, Iter, Keys, Value};
 
 use crate::bytes::{bytes, pair};
 use crate::error::exception;
@@ -29,7 +29,7 @@ pub struct Items {
 }
 
 struct Taken {
-    iter: Iter,
+    iter: Source,
     reverse: bool,
     ahead: VecDeque<(Value, Value)>,
     failed: Option<Error>,
@@ -37,8 +37,30 @@ struct Taken {
     most: usize,
 }
 
+/// Keys alone copy no values and ask no merge operators.
+enum Source {
+    Pairs(Iter),
+    Keys(Keys),
+}
+
+impl Source {
+    fn next(&mut self, back: bool) -> Option<Result<(Value, Value), Error>> {
+        let key = match (self, back) {
+            (Source::Pairs(pairs), false) => return pairs.next(),
+            (Source::Pairs(pairs), true) => return pairs.next_back(),
+            (Source::Keys(keys), false) => keys.next(),
+            (Source::Keys(keys), true) => keys.next_back(),
+        };
+        key.map(|key| Ok((key?, Value::default())))
+    }
+}
+
 impl Items {
     pub fn new(iter: Iter, reverse: bool, part: Part) -> Items {
+        let iter = match part {
+            Part::Keys => Source::Keys(iter.keys()),
+            Part::Pairs | Part::Values => Source::Pairs(iter),
+        };
         Items {
             inner: Mutex::new(Taken { iter, reverse, ahead: VecDeque::new(), failed: None, most: 1 }),
             part,
@@ -58,8 +80,7 @@ impl Taken {
     fn fill(&mut self) {
         let mut size = 0;
         while self.ahead.len() < self.most && size < MOST_BYTES {
-            let pair = if self.reverse { self.iter.next_back() } else { self.iter.next() };
-            match pair {
+            match self.iter.next(self.reverse) {
                 None => break,
                 Some(Ok(pair)) => {
                     size += pair.0.len() + pair.1.len();

@@ -488,7 +488,11 @@ impl Db {
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let stats = py.detach(|| self.db.stats());
+        let stats = call(py, || {
+            // Which tells of a store that is closed, or a parent's.
+            self.db.keyspaces()?;
+            Ok(self.db.stats())
+        })?;
         Ok(pythonize(py, &stats)?)
     }
 

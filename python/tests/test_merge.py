@@ -38,6 +38,26 @@ def test_built_in_operators(db):
         counts.alter(merge_operator="max")
 
 
+def test_whether_keys_are_there_asks_no_operator(path):
+    class Broken:
+        def merge(self, key, value, operands):
+            raise RuntimeError("never")
+
+    with ringdb.open(path, merge_operators={"broken": Broken()}) as db:
+        k = db.keyspace("k", merge_operator="broken")
+        k[b"a"] = b"1"
+        k.merge(b"b", b"2")
+        for _ in range(2):
+            assert b"a" in k and b"b" in k and b"c" not in k
+            assert list(k.keys()) == list(k) == [b"a", b"b"]
+            assert list(k.keys(reverse=True, start=b"b")) == [b"b"]
+            with pytest.raises(ringdb.InvalidError, match="never"):
+                k.get(b"b")
+            with pytest.raises(ringdb.InvalidError, match="never"):
+                list(k.items())
+            db.flush()
+
+
 def test_blind_merges_of_transactions_do_not_conflict(db):
     counts = db.keyspace("counts", merge_operator="add")
     one, other = db.transaction(), db.transaction()

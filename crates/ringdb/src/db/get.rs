@@ -63,6 +63,16 @@ impl Views {
         })
     }
 
+    /// Whether a key has a value as of a snapshot (`None`: as of now). Asks no merge operator.
+    pub fn contains(&self, prefix: &Prefix, key: &[u8], snapshot: Option<Seq>) -> Result<bool> {
+        self.latencies().sample(Operation::Get, || {
+            let (view, seq) = self.as_of(snapshot);
+            let mut lookup = Lookup::new(&view, prefix, key, seq).for_presence();
+            let fill_cache = ReadOptions::default().fill_cache;
+            Ok(lookup.run_with(&view, fill_cache, |_| Value::default())?.is_some())
+        })
+    }
+
     /// The newest version of a key as of a snapshot (`None`: as of now).
     pub fn get(
         &self,

@@ -32,6 +32,11 @@ impl<K: AsRef<[u8]>> Asked for OfMany<'_, K> {
 struct Place<'a>(&'a Keyspace, Option<&'a Arc<Registered>>);
 
 impl Place<'_> {
+    fn contains(self, key: &[u8]) -> Result<bool> {
+        let seq = self.1.map(|s| s.seq);
+        self.0.views(seq)?.contains(&self.0.state().prefix, key, seq)
+    }
+
     fn read_with<R>(self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let seq = self.1.map(|s| s.seq);
         let options = ReadOptions::default();
@@ -69,12 +74,13 @@ fn last(mut pairs: Iter) -> Result<Option<(Value, Value)>> {
 macro_rules! looks {
     ($($of:ty),*) => {$(
         impl $of {
-            /// Whether there is a value of the key; it is not copied.
+            /// Whether there is a value of the key; it is not copied, and no merge operator is asked: a key with an
+            /// operand is there.
             ///
             /// # Errors
-            /// As [`Db::get`].
+            /// As [`Db::get`], but for those of a merge operator.
             pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-                Ok(self.place().read_with(key.as_ref(), |_| ())?.is_some())
+                self.place().contains(key.as_ref())
             }
 
             /// What `f` makes of the value of a key, without copying it: `f` gets the bytes where the store has them.

@@ -64,6 +64,8 @@ pub(super) struct Lookup {
     walk: Walk,
     /// Newer operands that were met; `seq` is below them then.
     operands: Option<Box<Operands>>,
+    /// Only whether there is a value is asked: an operand says so, and is not merged.
+    presence: bool,
 }
 
 /// Where it is.
@@ -101,7 +103,21 @@ impl Lookup {
         // The filters are on their way while the memtables are asked.
         let tables = Ahead::new(view.tables(), key.as_slice(), hash);
         let cover = if view.has_ranges() { view.newest_range(key.as_slice(), seq) } else { 0 };
-        Lookup { key, hash, seq, cover, walk: Walk { tables, table: 0, at: At::Memtables }, operands: None }
+        Lookup {
+            key,
+            hash,
+            seq,
+            cover,
+            walk: Walk { tables, table: 0, at: At::Memtables },
+            operands: None,
+            presence: false,
+        }
+    }
+
+    /// Asks only whether there is a value, with which `make` is called, or with nothing in its place.
+    pub fn for_presence(mut self) -> Lookup {
+        self.presence = true;
+        self
     }
 
     /// The internal key.

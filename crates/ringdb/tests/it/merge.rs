@@ -536,3 +536,57 @@ fn a_tombstone_below_operands_goes_although_nobody_here_can_merge_them() {
     let db = Db::open(tmp.path(), small()).unwrap();
     assert_eq!(db.get("k0007").unwrap().map(|v| v.into_vec()), Some(chain(None, &[b"operand"])));
 }
+
+/// Cannot merge anything, and counts who asks.
+struct Broken(Arc<std::sync::atomic::AtomicU32>);
+
+impl MergeOperator for Broken {
+    fn name(&self) -> &str {
+        "broken"
+    }
+    fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Result<Vec<u8>, String> {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Err("never".into())
+    }
+}
+
+#[test]
+fn whether_a_key_is_there_asks_no_operator() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = Arc::<std::sync::atomic::AtomicU32>::default();
+    let db = Db::open(dir.path(), small().register_merge_operator(Broken(asked.clone()))).unwrap();
+    let k = db.keyspace_with("k", &with("broken")).unwrap();
+    let keys = |at: &Keyspace| at.iter().keys().map(|k| k.unwrap().into_vec()).collect::<Vec<_>>();
+    let there = |at: &Keyspace| {
+        for key in ["k operand", "k put, operand", "k deleted, operand"] {
+            assert!(at.contains_key(key).unwrap(), "{key}");
+            assert!(db.snapshot().keyspace(at).contains_key(key).unwrap(), "{key}");
+            assert!(db.transaction().contains_key_in(at, key).unwrap(), "{key}");
+            assert!(at.get(key).is_err(), "{key}: a read needs the operator");
+        }
+        for key in ["k absent", "k operand, deleted", "k operand, range"] {
+            assert!(!at.contains_key(key).unwrap(), "{key}");
+        }
+        assert_eq!(keys(at).len(), 3);
+    };
+    k.put("k put, operand", "v").unwrap();
+    k.delete("k deleted, operand").unwrap();
+    for key in ["k operand", "k put, operand", "k deleted, operand", "k operand, deleted", "k operand, range"]
+    {
+        k.merge(key, "o").unwrap();
+    }
+    k.delete("k operand, deleted").unwrap();
+    k.delete_prefix("k operand, r").unwrap();
+    there(&k);
+    let by_reads = asked.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(by_reads, 3, "only gets ask");
+    db.flush().unwrap();
+    there(&k);
+    db.close().unwrap();
+
+    // Nor need there be one.
+    let db = Db::open(dir.path(), small()).unwrap();
+    let k = db.existing_keyspace("k").unwrap().unwrap();
+    assert!(k.contains_key("k operand").unwrap() && k.get("k operand").is_err());
+    assert_eq!(keys(&k).len(), 3);
+}

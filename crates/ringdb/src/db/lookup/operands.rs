@@ -21,6 +21,10 @@ impl Lookup {
     fn meet(&mut self, view: &View, kind: Kind, seq: Seq, value: &[u8]) -> Come {
         let key = self.key.as_slice();
         if kind == Kind::Merge && seq >= self.cover {
+            if self.presence {
+                // A key with an operand is there, whatever that is merged into (decision 51).
+                return self.end(Some(b"")).map(Some);
+            }
             let operands = self
                 .operands
                 .get_or_insert_with(|| Box::new(Operands::new(view.operator(self.key.as_slice()), true)));

@@ -218,9 +218,7 @@ impl Transaction {
             return Ok(own.is_there());
         }
         let seq = Some(self.moment.seq);
-        let views = keyspace.views(seq)?;
-        let found = views.read_with(&keyspace.state().prefix, key, seq, &ReadOptions::default(), |_| ())?;
-        Ok(found.is_some())
+        keyspace.views(seq)?.contains(&keyspace.state().prefix, key, seq)
     }
 
     /// The values of keys of the default keyspace, in their order; every block needed is read in flight together.
