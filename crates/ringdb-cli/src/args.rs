@@ -549,6 +549,9 @@ pub struct BackupArgs {
     /// Make no backup: list those that are there
     #[arg(long, conflicts_with_all = ["db", "keep"])]
     pub list: bool,
+    /// Tell of flushes, compactions, slowed writers and failures on standard error, as they happen
+    #[arg(long, short)]
+    pub verbose: bool,
     /// Print what was done as JSON
     #[arg(long)]
     pub json: bool,

@@ -23,3 +23,15 @@ fn events_are_told_on_standard_error_and_only_when_asked_for() {
     );
     assert!(!told.err.contains('\u{1b}'), "no colours: {}", told.err);
 }
+
+#[test]
+fn a_backup_tells_them_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = &dir.path().join("db");
+    with_input(words(db, "load --db DB"), b"apple\tred\n").ok();
+    let to = dir.path().join("backups");
+    let backup = |more: &str| on(db, &format!("backup --db DB {more} {}", to.display())).ok();
+    assert!(!backup("").err.contains("INFO"), "only when asked for");
+    let told = backup("--verbose --json");
+    assert!(told.err.contains("INFO opened") && told.err.contains("INFO closed"), "{}", told.err);
+}

@@ -31,7 +31,7 @@ pub fn backup(args: &BackupArgs) -> Result<()> {
         cache_bytes: args.cache_bytes,
         direct_reads: args.direct_reads,
         keys: args.keys.clone(),
-        verbose: false,
+        verbose: args.verbose,
     };
     let reached = store::open_or_reach(&at)?;
     let start = Instant::now();

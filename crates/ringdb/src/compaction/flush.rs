@@ -70,6 +70,7 @@ pub(crate) fn flush<T: CompactionEnv>(store: &T, cancel: &AtomicBool) -> Result<
         }
     }
     let (metas, pending) = out.finish()?;
+    work.tables = metas.len() as u64;
     work.written_bytes = metas.iter().map(|m| m.file_bytes).sum();
     let ranges =
         RangeChange { applied: visibility.applied(), ..range_change(&listed, flushed_ranges, views) };

@@ -42,6 +42,8 @@ pub(crate) struct JobStats {
     pub entries: u64,
     /// Of the bytes read, those of level 0.
     pub level0_bytes: u64,
+    /// Tables written.
+    pub tables: u64,
     /// Tables moved without being rewritten.
     pub moved: u64,
 }
@@ -371,5 +373,7 @@ fn merge_tables<T: CompactionEnv>(
     let merged = parts.take()?;
     let written_bytes = merged.metas.iter().map(|m| m.file_bytes).sum();
     let entries = parts.entries.load(Relaxed);
-    Ok(Merged { work: JobStats { read_bytes, written_bytes, entries, level0_bytes, moved: 0 }, ..merged })
+    let tables = merged.metas.len() as u64;
+    let work = JobStats { read_bytes, written_bytes, entries, level0_bytes, tables, moved: 0 };
+    Ok(Merged { work, ..merged })
 }

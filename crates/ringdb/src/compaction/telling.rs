@@ -18,6 +18,7 @@ impl Scheduler {
             let work = result.as_ref().ok().and_then(Option::as_ref);
             Event::FlushEnded {
                 memtable_bytes: work.map_or(0, |w| w.read_bytes),
+                tables: work.map_or(0, |w| w.tables),
                 written_bytes: work.map_or(0, |w| w.written_bytes),
                 took: self.since(start),
                 error: result.as_ref().err().map(ToString::to_string),
@@ -37,6 +38,7 @@ impl Scheduler {
             reason: what.reason,
             level: what.level,
             output: what.output,
+            moved_tables: result.as_ref().map_or(0, |w| w.moved),
             read_bytes: result.as_ref().map_or(0, |w| w.read_bytes),
             written_bytes: result.as_ref().map_or(0, |w| w.written_bytes),
             took: self.since(start),

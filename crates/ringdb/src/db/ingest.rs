@@ -19,6 +19,7 @@ use crate::compaction::output::{Outputs, PendingFiles};
 use crate::compaction::pick::{Busy, LAST, level_for};
 use crate::compaction::scheduler::On;
 use crate::cursor::Cursor;
+use crate::events::Event;
 use crate::files::FileKind;
 use crate::key::{KeyBuf, Kind, SEQ_MAX, Seq, check_limits};
 use crate::manifest::Version;
@@ -128,6 +129,7 @@ impl<'a> Ingester<'a> {
         if pairs == 0 {
             return Ok(0);
         }
+        let start = core.env.now();
         let store = &*side.compaction;
         let (metas, pending) = out.finish()?;
         store.sync_dir()?;
@@ -146,7 +148,15 @@ impl<'a> Ingester<'a> {
         let placed = side.commits.place((&from, &behind), &mut placing);
         settle(pending, &placed);
         side.scheduler.tables_came(store);
-        placed.map(|()| pairs)
+        placed?;
+        core.events.tell(|| Event::Ingested {
+            keyspace: keyspace.name.clone(),
+            pairs,
+            tables: metas.len() as u64,
+            written_bytes: metas.iter().map(|m| m.file_bytes).sum(),
+            took: core.env.now().saturating_sub(start),
+        });
+        Ok(pairs)
     }
 }
 

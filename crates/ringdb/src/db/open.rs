@@ -90,7 +90,7 @@ impl Core {
         state.settings.insert(0, remembered);
         let frame_bytes = frame_bytes(&state, &settings_map(&state));
         let recovered = recover(&io, dir, &options, frame_bytes, &state, &segments(&own))?;
-        let replayed = recovered.memtables.iter().map(|(mem, _)| mem.bytes()).sum();
+        let replayed = (recovered.frames, recovered.memtables.iter().map(|(mem, _)| mem.bytes()).sum());
         let core = take_over(dir, options, io, env, state, own, recovered, held)?;
         core.tell_opened(start, replayed);
         Ok(core)
@@ -101,15 +101,16 @@ impl Core {
         let io = with_keys(&io, options.keys());
         let start = env.now();
         let core = until_believed(dir, &*env, || try_read_only(dir, options.clone(), &io, &env))?;
-        core.tell_opened(start, 0);
+        core.tell_opened(start, (0, 0));
         Ok(core)
     }
 
-    fn tell_opened(&self, start: Duration, replayed_bytes: u64) {
+    fn tell_opened(&self, start: Duration, (replayed_frames, replayed_bytes): (u64, u64)) {
         self.events.tell(|| Event::Opened {
             directory: self.dir.clone(),
             read_only: self.write_side.is_none(),
             tables: self.tree.version().tables().count() as u64,
+            replayed_frames,
             replayed_bytes,
             lost: crate::sync::lock(&self.recovered_damage).clone(),
             took: self.env.now().saturating_sub(start),
@@ -248,7 +249,7 @@ fn take_over(
     }
     let files = NewFiles::begin(dir, &options, &io, &state)?;
     let first_segment = files.log_writer.segment();
-    let Recovered { cache, version, memtables, last_seq, lost, broken, tail: _ } = recovered;
+    let Recovered { cache, version, memtables, last_seq, lost, broken, .. } = recovered;
     let damage = lost.as_ref().or(broken.as_ref());
     let (active, mem_writer) = Memtable::charged(options.memtable_limit(), &cache);
     let immutables: VecDeque<Immutable> = memtables

@@ -24,6 +24,8 @@ pub(super) struct Recovered {
     pub version: Version<Table>,
     /// What the log holds beyond the tables, oldest first, each with its newest sequence number.
     pub memtables: Vec<(Arc<Memtable>, Seq)>,
+    /// Frames of the log that they were made of.
+    pub frames: u64,
     pub last_seq: Seq,
     pub lost: Option<Lost>,
     /// See [`crate::log::ReplayEnd::broken`].
@@ -44,6 +46,7 @@ pub(super) struct Tail {
 /// What replaying a log comes to.
 pub(super) struct Replayed {
     pub memtables: Vec<(Arc<Memtable>, Seq)>,
+    pub frames: u64,
     pub last_seq: Seq,
     pub lost: Option<Lost>,
     pub broken: Option<Lost>,
@@ -63,8 +66,8 @@ pub(super) fn recover(
     let cache = Cache::new(options.cache_bytes, frame_bytes as usize);
     let version = open_tables((io, dir, options), &cache, state, &Version::empty())?;
     let log = replay_log((io, dir, options), &cache, state, segments)?;
-    let Replayed { memtables, last_seq, lost, broken, tail } = log;
-    Ok(Recovered { cache, version, memtables, last_seq, lost, broken, tail })
+    let Replayed { memtables, frames, last_seq, lost, broken, tail } = log;
+    Ok(Recovered { cache, version, memtables, frames, last_seq, lost, broken, tail })
 }
 
 /// Where a store is and how it is read.
@@ -114,8 +117,9 @@ pub(super) fn replay_log(
 ) -> Result<Replayed> {
     let limit = options.memtable_limit();
     let mut sink = Sink { state, dir, cache, limit, open: None, done: Vec::new() };
-    let mut last_seq = state.last_seq;
+    let (mut last_seq, mut frames) = (state.last_seq, 0);
     let end = replay(io, dir, segments, &from(state, options), &mut |first, payload| {
+        frames += 1;
         last_seq = last_seq.max(sink.frame(first, payload)?);
         Ok(())
     })?;
@@ -126,7 +130,7 @@ pub(super) fn replay_log(
     let Sink { mut done, open, .. } = sink;
     done.extend(open.iter().map(|(mem, _, newest)| (mem.clone(), *newest)));
     let tail = Tail { at: (end.end, end.last_first_seq), writer: open };
-    Ok(Replayed { memtables: done, last_seq, lost: end.lost, broken: end.broken, tail })
+    Ok(Replayed { memtables: done, frames, last_seq, lost: end.lost, broken: end.broken, tail })
 }
 
 fn check_last_seq(dir: &Path, last_seq: Seq) -> Result<()> {

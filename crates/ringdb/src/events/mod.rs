@@ -32,7 +32,9 @@ pub enum Event {
         read_only: bool,
         /// Tables that it has.
         tables: u64,
-        /// Bytes of memtables that were made of the log.
+        /// Frames of the log that were replayed: groups of writes.
+        replayed_frames: u64,
+        /// Bytes of memtables that were made of them.
         replayed_bytes: u64,
         /// What the log has lost; see [`crate::Stats::recovered_damage`].
         lost: Option<String>,
@@ -56,7 +58,9 @@ pub enum Event {
     FlushEnded {
         /// Bytes of the memtables that are gone.
         memtable_bytes: u64,
-        /// Bytes of the tables made of them.
+        /// Tables made of them.
+        tables: u64,
+        /// Bytes of these.
         written_bytes: u64,
         /// How long it took.
         took: Duration,
@@ -86,6 +90,8 @@ pub enum Event {
         level: u32,
         /// The level that got its tables.
         output: u32,
+        /// Tables that went to the other level as they were, unread; 0 if it was no move.
+        moved_tables: u64,
         /// Bytes of tables that it has read; 0 if they were moved or dropped as they were.
         read_bytes: u64,
         /// Bytes of tables that it has written.
@@ -94,6 +100,20 @@ pub enum Event {
         took: Duration,
         /// Why it has failed, if it has; its tables are there still.
         error: Option<String>,
+    },
+    /// Pairs were ingested as tables ([`crate::Keyspace::ingest`], [`crate::Keyspace::import_tables`]).
+    #[non_exhaustive]
+    Ingested {
+        /// The name of the keyspace.
+        keyspace: String,
+        /// How many pairs.
+        pairs: u64,
+        /// Tables that hold them.
+        tables: u64,
+        /// Bytes of these.
+        written_bytes: u64,
+        /// How long making them part of the keyspace took; not the time of writing them.
+        took: Duration,
     },
     /// Writers are slowed from now on, because background work is behind.
     #[non_exhaustive]

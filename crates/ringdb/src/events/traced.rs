@@ -23,9 +23,11 @@ pub struct TracingListener;
 impl EventListener for TracingListener {
     fn event(&self, event: &Event) {
         match event {
-            Event::Opened { directory, read_only, tables, replayed_bytes, lost, took } => {
+            Event::Opened { directory, read_only, tables, replayed_frames, replayed_bytes, lost, took } => {
                 let (directory, took_us) = (directory.display(), took.as_micros() as u64);
-                info!(target: "ringdb", %directory, read_only, tables, replayed_bytes, took_us, "opened");
+                info!(
+                    target: "ringdb", %directory, read_only, tables, replayed_frames, replayed_bytes, took_us, "opened"
+                );
                 if let Some(lost) = lost {
                     error!(target: "ringdb", %directory, "the log has lost something: {lost}");
                 }
@@ -34,9 +36,9 @@ impl EventListener for TracingListener {
                 info!(target: "ringdb", directory = %directory.display(), "closed")
             }
             Event::FlushBegan { memtables } => info!(target: "ringdb", memtables, "flush began"),
-            Event::FlushEnded { memtable_bytes, written_bytes, took, error: None } => {
+            Event::FlushEnded { memtable_bytes, tables, written_bytes, took, error: None } => {
                 let took_us = took.as_micros() as u64;
-                info!(target: "ringdb", memtable_bytes, written_bytes, took_us, "flush ended");
+                info!(target: "ringdb", memtable_bytes, tables, written_bytes, took_us, "flush ended");
             }
             Event::FlushEnded { error: Some(error), .. } => warn!(target: "ringdb", error, "flush failed"),
             Event::CompactionBegan { reason, level, output, tables, bytes } => {
@@ -46,6 +48,7 @@ impl EventListener for TracingListener {
                 reason,
                 level,
                 output,
+                moved_tables,
                 read_bytes,
                 written_bytes,
                 took,
@@ -53,11 +56,16 @@ impl EventListener for TracingListener {
             } => {
                 let took_us = took.as_micros() as u64;
                 info!(
-                    target: "ringdb", reason, level, output, read_bytes, written_bytes, took_us, "compaction ended"
+                    target: "ringdb", reason, level, output, moved_tables, read_bytes, written_bytes, took_us,
+                    "compaction ended"
                 );
             }
             Event::CompactionEnded { reason, level, output, error: Some(error), .. } => {
                 warn!(target: "ringdb", reason, level, output, error, "compaction failed");
+            }
+            Event::Ingested { keyspace, pairs, tables, written_bytes, took } => {
+                let took_us = took.as_micros() as u64;
+                info!(target: "ringdb", keyspace, pairs, tables, written_bytes, took_us, "ingested");
             }
             Event::StallBegan { reason } => warn!(target: "ringdb", reason, "writers are slowed"),
             Event::StallEnded { took } => {

@@ -61,10 +61,13 @@ fn a_life_is_told_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let seen = Arc::new(Seen::default());
     let db = Db::open(dir.path(), small().with_listener(seen.clone())).unwrap();
-    let Event::Opened { directory, read_only, tables, replayed_bytes, lost, .. } = &seen.all()[0] else {
+    let Event::Opened { directory, read_only, tables, replayed_frames, replayed_bytes, lost, .. } =
+        &seen.all()[0]
+    else {
         panic!("{:?}", seen.names())
     };
-    assert_eq!((directory.as_path(), *read_only, *tables, *replayed_bytes), (dir.path(), false, 0, 0));
+    assert_eq!((directory.as_path(), *read_only, *tables), (dir.path(), false, 0));
+    assert_eq!((*replayed_frames, *replayed_bytes), (0, 0));
     assert!(lost.is_none());
     fill(&db, 0..1000);
     db.flush().unwrap();
@@ -80,8 +83,8 @@ fn a_life_is_told_in_order() {
     let flushed: u64 = all
         .iter()
         .map(|e| match e {
-            Event::FlushEnded { written_bytes, memtable_bytes, error: None, .. } => {
-                assert!(*memtable_bytes > 0);
+            Event::FlushEnded { written_bytes, memtable_bytes, tables, error: None, .. } => {
+                assert!(*memtable_bytes > 0 && *tables == 1, "a flush of so little makes a table");
                 *written_bytes
             }
             _ => 0,
@@ -90,14 +93,16 @@ fn a_life_is_told_in_order() {
     assert_eq!(flushed, before.flush_written_bytes);
     assert_eq!(seen.count("FlushBegan"), seen.count("FlushEnded"));
     assert_eq!(seen.count("FlushEnded") as u64, before.flushes);
-    let (mut read, mut reasons, mut open) = (0, Vec::new(), None);
+    let (mut read, mut moved, mut reasons, mut open) = (0, 0, Vec::new(), None);
     for event in &all {
         match event {
             Event::CompactionBegan { reason, level, output, tables, bytes, .. } => {
                 assert!(open.is_none() && level <= output && *tables > 0 && *bytes > 0);
                 open = Some((*reason, *level, *output));
             }
-            Event::CompactionEnded { reason, level, output, read_bytes, error, .. } => {
+            Event::CompactionEnded { reason, level, output, read_bytes, moved_tables, error, .. } => {
+                assert!(*moved_tables == 0 || *read_bytes == 0, "moved, or read");
+                moved += moved_tables;
                 assert_eq!(open.take(), Some((*reason, *level, *output)));
                 assert!(error.is_none());
                 read += read_bytes;
@@ -106,7 +111,7 @@ fn a_life_is_told_in_order() {
             _ => {}
         }
     }
-    assert_eq!(read, before.compaction_read_bytes);
+    assert_eq!((read, moved), (before.compaction_read_bytes, before.trivial_moves));
     assert!(!reasons.is_empty());
     for (reason, times) in before.compaction_reasons {
         assert_eq!(reasons.iter().filter(|r| **r == reason).count() as u64, times, "{reason}");
@@ -120,7 +125,9 @@ fn a_life_is_told_in_order() {
     let db = Db::open(dir.path(), small().with_listener(again.clone())).unwrap();
     let opened = again.all()[2].clone();
     assert!(
-        matches!(opened, Event::Opened { read_only: false, replayed_bytes, .. } if replayed_bytes > 5000)
+        matches!(opened, Event::Opened { read_only: false, replayed_bytes, replayed_frames: 20, .. }
+            if replayed_bytes > 5000),
+        "{opened:?}"
     );
     assert_eq!(db.stats().listener_panics, 0);
 }
@@ -238,4 +245,38 @@ fn a_listener_that_panics_harms_nothing_and_is_counted() {
     assert!(db.get("000999").unwrap().is_some());
     db.close().unwrap();
     assert_eq!(seen.count("Closed"), 1);
+}
+
+#[test]
+fn moves_are_told_apart_from_merges_and_ingests_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = Arc::new(Seen::default());
+    let db = Db::open(dir.path(), small().with_listener(seen.clone())).unwrap();
+    // One range behind the other: what is full goes down without being read.
+    for i in 0..12 {
+        fill(&db, i * 1000..(i + 1) * 1000);
+        db.flush().unwrap();
+    }
+    db.wait_idle().unwrap();
+    let k = db.keyspace("loaded").unwrap();
+    assert_eq!(k.ingest((0..100_u32).map(|i| (i.to_be_bytes(), "v"))).unwrap(), 100);
+    let stats = db.stats();
+    db.close().unwrap();
+
+    let ended = |f: &dyn Fn(u64, u64) -> u64| {
+        let of = |e: &Event| match e {
+            Event::CompactionEnded { moved_tables, read_bytes, .. } => f(*moved_tables, *read_bytes),
+            _ => 0,
+        };
+        seen.all().iter().map(of).sum::<u64>()
+    };
+    assert!(stats.trivial_moves > 0, "{stats:?}");
+    assert_eq!(ended(&|moved, _| moved), stats.trivial_moves);
+    assert_eq!(ended(&|moved, read| if moved > 0 { read } else { 0 }), 0);
+    let ingests: Vec<Event> =
+        seen.all().into_iter().filter(|e| matches!(e, Event::Ingested { .. })).collect();
+    let [Event::Ingested { keyspace, pairs: 100, tables: 1, written_bytes, .. }] = &ingests[..] else {
+        panic!("{ingests:?}")
+    };
+    assert!(keyspace == "loaded" && *written_bytes > 500);
 }
