@@ -195,6 +195,9 @@ int32_t ringdb_options_set_manifest_bytes(ringdb_options *options, uint64_t byte
 /* Of gets, seeks and writes that do not wait for the device, one in so many is timed (ringdb_stats, ringdb_metrics): 64;
  * 0: none. */
 int32_t ringdb_options_set_time_one_in(ringdb_options *options, uint32_t n, ringdb_error *err);
+/* Every put that says no time to live gets this one, in milliseconds, in keyspaces that have none of their own; 0 (the
+ * default): it lives for ever. */
+int32_t ringdb_options_set_time_to_live(ringdb_options *options, uint64_t ms, ringdb_error *err);
 /* Flags, 0 or 1: read tables past the page cache (0), make a store that is missing (1), recover what precedes damage
  * in the log (0), serve the store by a Unix socket in its directory, for the ringdb command (1). */
 int32_t ringdb_options_set_direct_reads(ringdb_options *options, int32_t yes, ringdb_error *err);

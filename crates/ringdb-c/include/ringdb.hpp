@@ -218,6 +218,9 @@ class options {
     }
     options &manifest_bytes(std::uint64_t n) { return set(ringdb_options_set_manifest_bytes, n); }
     options &time_one_in(std::uint32_t n) { return set(ringdb_options_set_time_one_in, n); }
+    options &time_to_live(std::chrono::milliseconds ms) {
+        return set(ringdb_options_set_time_to_live, static_cast<std::uint64_t>(ms.count()));
+    }
     options &direct_reads(bool yes) { return set(ringdb_options_set_direct_reads, yes); }
     options &create_if_missing(bool yes) { return set(ringdb_options_set_create_if_missing, yes); }
     options &recover_damaged_log(bool yes) { return set(ringdb_options_set_recover_damaged_log, yes); }

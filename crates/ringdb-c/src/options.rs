@@ -1,6 +1,7 @@
 //! Options of a store.
 
 use std::ffi::{c_char, c_void};
+use std::time::Duration;
 
 use ringdb::{Compression, EncryptionKey, Options, StaticKeys};
 
@@ -178,6 +179,7 @@ setters! {
     ringdb_options_set_compaction_bytes_per_second, with_compaction_bytes_per_second: u64, Ok;
     ringdb_options_set_manifest_bytes, with_manifest_bytes: u64, Ok;
     ringdb_options_set_time_one_in, with_time_one_in: u32, Ok;
+    ringdb_options_set_time_to_live, with_time_to_live: u64, |ms| Ok(Duration::from_millis(ms));
     ringdb_options_set_direct_reads, with_direct_reads: i32, |n| args::flag(n, "direct_reads");
     ringdb_options_set_create_if_missing, with_create_if_missing: i32, |n| args::flag(n, "create_if_missing");
     ringdb_options_set_recover_damaged_log, with_recover_damaged_log: i32, |n| args::flag(n, "recover_damaged_log");

@@ -1,5 +1,6 @@
 /* The calls that wait, used as C programs use them and misused as they misuse them. Usage: contract URI DIRECTORY */
 #include "check.h"
+#include <unistd.h>
 
 static const char *uri, *dir;
 
@@ -83,6 +84,7 @@ static void versions(void) {
 static void options_are_checked(void) {
     ringdb_options *o = ringdb_options_new();
     ringdb_db *db = NULL;
+    ringdb_value *value = NULL;
     OK(ringdb_options_set_block_bytes(o, 5000, &e));
     INVALID(ringdb_open(in_dir("never"), o, &db, &e));
     CHECK(strstr(e.message, "block_bytes is 5000") && e.kind == RINGDB_KIND_FIX_CALL && db == NULL);
@@ -106,6 +108,7 @@ static void options_are_checked(void) {
     OK(ringdb_options_set_compaction_bytes_per_second(o, 64u << 20, &e));
     OK(ringdb_options_set_manifest_bytes(o, 1u << 20, &e));
     OK(ringdb_options_set_time_one_in(o, 1, &e));
+    OK(ringdb_options_set_time_to_live(o, 3600000, &e));
     OK(ringdb_options_set_recover_damaged_log(o, 0, &e));
     OK(ringdb_options_set_socket(o, 1, &e));
     OK(ringdb_options_set_durability(o, RINGDB_DURABILITY_PROCESS, &e));
@@ -123,6 +126,13 @@ static void options_are_checked(void) {
     ringdb_release(db);
     OK(ringdb_open(in_dir("set"), o, &db, &e));
     CHECK(has(db, "k", "v"));
+    ringdb_release(db);
+    OK(ringdb_options_set_time_to_live(o, 1, &e));
+    INVALID(ringdb_options_set_time_to_live(NULL, 1, &e));
+    OK(ringdb_open(in_dir("short-lived"), o, &db, &e));
+    put(db, "k", "v");
+    usleep(5000);
+    CHECK(ringdb_get(db, "k", 1, NULL, &value, &e) == 0);
     ringdb_release(db);
     ringdb_options_free(o);
 }

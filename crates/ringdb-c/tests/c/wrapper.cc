@@ -140,6 +140,7 @@ void what_is_wrong_is_thrown(const std::string &uri, const std::string &dir) {
     o.log_segment_bytes(1 << 20)
         .manifest_bytes(1 << 20)
         .time_one_in(16)
+        .time_to_live(std::chrono::hours(1))
         .recover_damaged_log(false)
         .socket(false)
         .create_if_missing(false)
