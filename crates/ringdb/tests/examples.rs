@@ -48,3 +48,12 @@ fn a_time_series_forgets_by_one_write() {
         assert_eq!(newest, Some((179 * 60, 12.0)));
     }
 }
+
+#[test]
+fn points_of_a_time_series_expire_and_means_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    // Long enough to be settled first on a busy machine.
+    let (left, means) = time_series::outlived(dir.path(), std::time::Duration::from_secs(2)).unwrap();
+    let hour = |start, mean| time_series::Hour { start, points: 60, mean };
+    assert_eq!((left, means), (0, vec![hour(0, 29.5), hour(3600, 89.5)]));
+}
