@@ -1,5 +1,5 @@
-//! Measured values by series and time: the newest, means by the hour. Values go by themselves when their time to live is
-//! over, or by one write; the means of hours stay.
+//! Measured values by series and time: the newest, means by the hour. Values go by themselves when their time to
+//! live is over, or by one write; the means of hours stay.
 //!
 //! `cargo run -p ringdb --example time_series -- DIRECTORY`
 

@@ -56,6 +56,23 @@ fn fill(db: &Db, keys: std::ops::Range<u32>) {
     }
 }
 
+/// For reading, then with twenty writes to replay.
+fn opened_again(dir: &std::path::Path) {
+    let again = Arc::new(Seen::default());
+    let reader = Db::open_read_only(dir, small().with_listener(again.clone())).unwrap();
+    assert!(matches!(again.all()[..], [Event::Opened { read_only: true, tables, .. }] if tables > 0));
+    reader.close().unwrap();
+    assert_eq!(again.names(), ["Opened", "Closed"]);
+    let db = Db::open(dir, small().with_listener(again.clone())).unwrap();
+    let opened = again.all()[2].clone();
+    assert!(
+        matches!(opened, Event::Opened { read_only: false, replayed_bytes, replayed_frames: 20, .. }
+            if replayed_bytes > 5000),
+        "{opened:?}"
+    );
+    assert_eq!(db.stats().listener_panics, 0);
+}
+
 #[test]
 fn a_life_is_told_in_order() {
     let dir = tempfile::tempdir().unwrap();
@@ -117,19 +134,7 @@ fn a_life_is_told_in_order() {
         assert_eq!(reasons.iter().filter(|r| **r == reason).count() as u64, times, "{reason}");
     }
 
-    let again = Arc::new(Seen::default());
-    let reader = Db::open_read_only(dir.path(), small().with_listener(again.clone())).unwrap();
-    assert!(matches!(again.all()[..], [Event::Opened { read_only: true, tables, .. }] if tables > 0));
-    reader.close().unwrap();
-    assert_eq!(again.names(), ["Opened", "Closed"]);
-    let db = Db::open(dir.path(), small().with_listener(again.clone())).unwrap();
-    let opened = again.all()[2].clone();
-    assert!(
-        matches!(opened, Event::Opened { read_only: false, replayed_bytes, replayed_frames: 20, .. }
-            if replayed_bytes > 5000),
-        "{opened:?}"
-    );
-    assert_eq!(db.stats().listener_panics, 0);
+    opened_again(dir.path());
 }
 
 #[test]
