@@ -304,6 +304,11 @@ fuzz: ## The same for FUZZ_MINUTES (30) each; FUZZ_TARGETS chooses
 fuzz-corpus: ## Make the seeds in fuzz/corpus anew, from real files
 	$(CARGO) run --locked -p fuzz-targets --example make_corpus fuzz/corpus
 
+.PHONY: pictures
+pictures: ## Draw the pictures of README and guide anew
+	RINGDB_DRAW_PICTURES=1 $(CARGO) test --locked -p tidy the_picture
+	RINGDB_DRAW_PICTURES=1 $(CARGO) test --locked -p ringdb-cli --bin ringdb the_picture
+
 .PHONY: book
 book: ## Build the guide as a web site into target/book (cargo install mdbook)
 	@command -v mdbook >/dev/null || { echo "book needs mdbook: cargo install mdbook" >&2; exit 1; }

@@ -1,6 +1,8 @@
 //! `ringdb top`: a running store, seen by its socket.
 
 mod draw;
+#[cfg(test)]
+mod picture;
 mod view;
 
 use std::io::IsTerminal;

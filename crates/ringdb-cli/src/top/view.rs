@@ -5,6 +5,7 @@ use serde_json::Value;
 
 /// What the store did between two looks, and how it is at the second one.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub struct View {
     /// The store's directory, as its process names it.
     pub directory: String,
@@ -24,6 +25,7 @@ pub struct View {
 
 /// Each in a second.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub struct Rates {
     pub write_batches: f64,
     pub write_groups: f64,
@@ -45,6 +47,7 @@ pub struct Rates {
 
 /// One kind of I/O.
 #[derive(Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize))]
 pub struct Io {
     pub purpose: String,
     pub class: String,

@@ -3,4 +3,5 @@
 mod claims;
 mod house;
 mod pages;
+mod picture;
 mod rules;
