@@ -23,9 +23,12 @@ const TOP: f64 = 62.0;
 /// The right end of the axis: so many times ringdb's rate.
 const MOST: f64 = 2.5;
 
-/// What another store does where ringdb does 1: the median, and the least and greatest of the rounds. A cell as
+/// A median, and the least and greatest of the rounds.
+type Share = (f64, f64, f64);
+
+/// What another store does where ringdb does 1. A cell as
 /// `4.49 (4.02 to 4.69)` says how much more ringdb does.
-fn share(cell: &str) -> (f64, f64, f64) {
+fn share(cell: &str) -> Share {
     let numbers: Vec<f64> = cell
         .split(|c: char| !c.is_ascii_digit() && c != '.')
         .filter(|n| !n.is_empty())
@@ -37,7 +40,7 @@ fn share(cell: &str) -> (f64, f64, f64) {
 }
 
 /// Each row's name and shares, ringdb's first.
-fn shares(page: &str) -> Vec<(&'static str, Vec<(f64, f64, f64)>)> {
+fn shares(page: &str) -> Vec<(&'static str, Vec<Share>)> {
     let (_, table) = page.split_once("| keys or rows a second |").expect("the first table");
     let row = |name: &'static str| {
         let line = table.lines().find(|l| l.starts_with(&format!("| {name} |")));
