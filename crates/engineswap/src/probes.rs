@@ -26,12 +26,15 @@
 //! [`attached`] says 0.
 //!
 //! bpftrace reads no more than six arguments on x86-64. arg0 therefore points to all of them, the engine's name first,
-//! so that `str(arg0)` is the engine and `((struct engineswap_op *)arg0)->id` is the id:
+//! so that `str(arg0)` is the engine and `((struct engineswap_op *)arg0)->id` is the id. At submit the last of them, `tag`,
+//! is what the kernel knows the request by (`user_data` of io_uring's tracepoints, `aio_data` of libaio's requests); 0 if
+//! there is none. Queues number theirs from different beginnings, so that two requests in flight hardly ever share one:
 //!
 //! ```text
 //! struct engineswap_op {
 //!   char engine[16]; char op[16];
 //!   uint64_t purpose; int64_t fd; uint64_t offset; uint64_t len; int64_t result; uint64_t id; uint64_t plain;
+//!   uint64_t tag;
 //! };
 //! usdt:./ringdb:engineswap:submit { @at[((struct engineswap_op *)arg0)->id] = nsecs; }
 //! usdt:./ringdb:engineswap:complete {
@@ -82,6 +85,8 @@ pub(crate) struct Event {
     pub(crate) offset: u64,
     pub(crate) len: u64,
     pub(crate) plain: bool,
+    /// What the kernel knows the request by; 0 if it knows of none.
+    pub(crate) tag: u64,
 }
 
 impl Event {
@@ -111,6 +116,7 @@ impl Event {
             result,
             id,
             plain: u64::from(self.plain),
+            tag: self.tag,
         }
     }
 }
@@ -127,6 +133,7 @@ struct Arguments {
     result: i64,
     id: u64,
     plain: u64,
+    tag: u64,
 }
 
 /// A name with at least one zero byte at its end.

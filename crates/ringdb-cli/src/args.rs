@@ -17,6 +17,7 @@ use crate::lab::LabArgs;
 use crate::out::parse_bytes;
 use crate::store::{DurabilityArg, RangeArgs, StoreArgs};
 use crate::top::TopArgs;
+use crate::trace::TraceArgs;
 
 /// Operate, measure and diagnose a ringdb store.
 ///
@@ -113,6 +114,12 @@ pub enum Verb {
     Doctor(DoctorArgs),
     /// Measure: repeat the published studies of I/O interfaces, side by side with their figures
     Lab(LabArgs),
+    /// Say where the time of each request of a program goes, stage by stage, by probes and tracepoints; flame graphs
+    ///
+    /// Runs a program that has engineswap's probes (this command, RocksDB with the plugin), or attaches to one, under
+    /// bpftrace, as root: `ringdb trace --engines posix,io_uring -- ringdb bench --workloads readrandom`. What the program
+    /// prints goes to standard error. Events that were lost are told, and the stages are checked against the whole.
+    Trace(TraceArgs),
     /// Index this machine's files and show what overlapping reads give on each I/O engine
     Demo(DemoArgs),
     /// Print a completion script
@@ -632,7 +639,7 @@ mod tests {
     fn every_verb_on_a_store_takes_the_store_and_the_engine() {
         for c in Cli::command().get_subcommands() {
             let has = |name: &str| c.get_arguments().any(|a| a.get_long() == Some(name));
-            if !["completions", "man", "help", "lab"].contains(&c.get_name()) {
+            if !["completions", "man", "help", "lab", "trace"].contains(&c.get_name()) {
                 // It asks who has the store open, and opens none.
                 if c.get_name() == "top" {
                     assert!(has("json") && has("db"));

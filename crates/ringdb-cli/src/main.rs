@@ -22,6 +22,7 @@ mod lab;
 mod out;
 mod store;
 mod top;
+mod trace;
 mod verbs;
 
 use std::process::ExitCode;

@@ -69,6 +69,7 @@ pub const ORDERS: &[Order] = &[
             "store",
             "bench",
             "fileperf demo",
+            "trace",
             "doctor lab top",
             "args",
             "formats",

@@ -132,7 +132,7 @@ fn with_room<T>(call: impl Fn() -> Result<T>) -> Result<T> {
 /// An operation on a name, with its probes.
 fn named<D: Driver, T>(op: &'static CStr, call: impl Fn() -> Result<T>) -> Result<T> {
     let purpose = Purpose::default();
-    let event = || Event { engine: D::NAME, op, purpose, fd: -1, offset: 0, len: 0, plain: true };
+    let event = || Event { engine: D::NAME, op, purpose, fd: -1, offset: 0, len: 0, plain: true, tag: 0 };
     probes::around(event, |_| 0, || with_room(call))
 }
 

@@ -16,6 +16,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 pub(crate) use self::requests::{Request, What};
@@ -151,14 +152,14 @@ impl Slot {
         self.op.as_ref().and_then(|op| trace::event(op, self.plain))
     }
 
-    /// At the first start only.
+    /// At the first start only; with the tag of its request, if it is one.
     #[inline]
-    fn fire_submit(&mut self) {
+    fn fire_submit(&mut self, tag: u64) {
         if probes::on()
             && self.id == 0
             && let Some(event) = self.event()
         {
-            self.id = event.submit();
+            self.id = Event { tag: if self.plain { 0 } else { tag }, ..event }.submit();
         }
     }
 
@@ -171,7 +172,7 @@ impl Slot {
         if self.started == 0 {
             // Refused or canceled before it was started.
             self.plain |= self.id == 0;
-            self.fire_submit();
+            self.fire_submit(0);
         }
         if let Some(event) = self.event() {
             event.complete(probes::code(result.as_ref().map(|n| *n)), self.id);
@@ -214,9 +215,12 @@ pub(crate) fn is_full(op: &Op, result: &Result<u64>) -> bool {
 
 impl SlotTable {
     pub(crate) fn new(depth: u32, stats: &Arc<Stats>) -> SlotTable {
+        // Each queue begins elsewhere: tracers tell requests of different queues by their tags.
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let generation = NEXT.fetch_add(0x9e37_79b9, Relaxed);
         let depth = depth.max(1);
         let slot = |_| Slot {
-            generation: 0,
+            generation,
             state: State::Free,
             before: Before::Nothing,
             next: None,
@@ -484,8 +488,9 @@ impl SlotTable {
 
     /// Marks an operation as handed out.
     pub(crate) fn set_running(&mut self, i: u32) {
+        let tag = self.tag(i);
         let s = &mut self.slots[i as usize];
-        s.fire_submit();
+        s.fire_submit(tag);
         s.state = State::Running;
         if s.started == 0 {
             s.started = self.now;
@@ -535,7 +540,7 @@ impl SlotTable {
         if s.op.is_some() {
             self.stats.add(Counter::Inline, 1);
             s.plain = true;
-            s.fire_submit();
+            s.fire_submit(0);
             let Some(op) = s.op.as_mut() else { return };
             let result = exec::perform(op);
             self.finish(i, result);

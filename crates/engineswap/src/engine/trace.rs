@@ -12,7 +12,7 @@ pub(crate) fn event(op: &Op, plain: bool) -> Option<Event> {
     let os = op.file.0.os()?;
     let (engine, fd) = (os.engine(), os.fd());
     let (purpose, offset, len) = (op.purpose, op.offset, op.len);
-    Some(Event { engine, op: name(op.kind), purpose, fd, offset, len, plain })
+    Some(Event { engine, op: name(op.kind), purpose, fd, offset, len, plain, tag: 0 })
 }
 
 fn name(kind: OpKind) -> &'static CStr {

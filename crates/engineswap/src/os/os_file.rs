@@ -141,7 +141,7 @@ impl OsFile {
         call: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let (engine, fd) = (self.engine(), self.fd());
-        probes::around(|| Event { engine, op, purpose, fd, offset, len, plain: true }, bytes, call)
+        probes::around(|| Event { engine, op, purpose, fd, offset, len, plain: true, tag: 0 }, bytes, call)
     }
 
     pub(super) fn file_path(&self) -> &Path {
@@ -357,7 +357,7 @@ impl OsFile {
             return Some(());
         }
         let (engine, fd) = (self.engine(), self.fd());
-        let event = Event { engine, op: c"read", purpose, fd, offset, len, plain: true };
+        let event = Event { engine, op: c"read", purpose, fd, offset, len, plain: true, tag: 0 };
         // Whether it would be done here was known only now.
         event.complete(len as i64, event.submit());
         Some(())

@@ -150,8 +150,16 @@ impl SimEngine {
 }
 
 fn named<T>(op: &'static std::ffi::CStr, call: impl FnOnce() -> Result<T>) -> Result<T> {
-    let event =
-        || Event { engine: c"sim", op, purpose: Purpose::default(), fd: -1, offset: 0, len: 0, plain: true };
+    let event = || Event {
+        engine: c"sim",
+        op,
+        purpose: Purpose::default(),
+        fd: -1,
+        offset: 0,
+        len: 0,
+        plain: true,
+        tag: 0,
+    };
     probes::around(event, |_| 0, call)
 }
 

@@ -54,6 +54,7 @@ pub fn run(verb: Verb, given: &[&str]) -> Result<()> {
             crate::fileperf::fileperf(&a)
         }
         Verb::Lab(a) => crate::lab::lab(&a),
+        Verb::Trace(a) => crate::trace::trace(&a),
         Verb::Doctor(a) => crate::doctor::doctor(&a),
         Verb::Demo(mut a) => {
             a.settle(|option| given.contains(&option))?;
