@@ -26,9 +26,10 @@
 //! [`attached`] says 0.
 //!
 //! bpftrace reads no more than six arguments on x86-64. arg0 therefore points to all of them, the engine's name first,
-//! so that `str(arg0)` is the engine and `((struct engineswap_op *)arg0)->id` is the id. At submit the last of them, `tag`,
-//! is what the kernel knows the request by (`user_data` of io_uring's tracepoints, `aio_data` of libaio's requests); 0 if
-//! there is none. Queues number theirs from different beginnings, so that two requests in flight hardly ever share one:
+//! so that `str(arg0)` is the engine and `((struct engineswap_op *)arg0)->id` is the id. At submit the last of them,
+//! `tag`, is what the kernel knows the request by (`user_data` of io_uring's tracepoints, `aio_data` of libaio's
+//! requests); 0 if there is none. Queues number theirs from different beginnings, so that two requests in flight
+//! hardly ever share one:
 //!
 //! ```text
 //! struct engineswap_op {

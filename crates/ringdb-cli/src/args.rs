@@ -117,8 +117,9 @@ pub enum Verb {
     /// Say where the time of each request of a program goes, stage by stage, by probes and tracepoints; flame graphs
     ///
     /// Runs a program that has engineswap's probes (this command, RocksDB with the plugin), or attaches to one, under
-    /// bpftrace, as root: `ringdb trace --engines posix,io_uring -- ringdb bench --workloads readrandom`. What the program
-    /// prints goes to standard error. Events that were lost are told, and the stages are checked against the whole.
+    /// bpftrace, as root: `ringdb trace --engines posix,io_uring -- ringdb bench --workloads readrandom`. What the
+    /// program prints goes to standard error. Events that were lost are told, and the stages are checked against the
+    /// whole.
     Trace(TraceArgs),
     /// Index this machine's files and show what overlapping reads give on each I/O engine
     Demo(DemoArgs),

@@ -1,8 +1,8 @@
 //! `ringdb trace`: where the time of each request goes, stage by stage, and flame graphs.
 //!
-//! A program with engineswap's probes runs under bpftrace ([`tracer`], [`script`]), which tells a line of marks for each
-//! request ([`marks`]); they are split into stages and added up ([`stages`]) and told ([`report`], [`plot`]). [`flame`]
-//! graphs where CPU time and waits go.
+//! A program with engineswap's probes runs under bpftrace ([`tracer`], [`script`]), which tells a line of marks for
+//! each request ([`marks`]); they are split into stages and added up ([`stages`]) and told ([`report`], [`plot`]).
+//! [`flame`] graphs where CPU time and waits go.
 
 pub mod flame;
 mod marks;

@@ -245,12 +245,16 @@ fn watch(
     } else {
         Ok(())
     };
-    // It says all that it has first. It may not listen to signals yet.
+    // It says all that it has first; a second signal would cut that off.
+    let (patient, mut signal) = (Instant::now() + PATIENCE, Some(Signal::INT));
     while !over.load(Relaxed) {
-        if let Some(pid) = tracer {
-            let _ = kill_process(pid, Signal::INT);
+        if Instant::now() > patient {
+            signal = Some(Signal::KILL);
         }
-        std::thread::sleep(Duration::from_millis(200));
+        if let (Some(pid), Some(signal)) = (tracer, signal.take()) {
+            let _ = kill_process(pid, signal);
+        }
+        std::thread::sleep(LOOK);
     }
     ended
 }
