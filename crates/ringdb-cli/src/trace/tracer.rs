@@ -93,7 +93,21 @@ impl Target {
         command.args(["-c", "kill -STOP $$; exec \"$@\"", "sh"]).arg(program).args(args);
         let said = std::io::stderr().as_fd().try_clone_to_owned()?;
         let (child, _tied) = Tied::spawn(command.stdin(Stdio::null()).stdout(said))?;
-        Ok(Target::Begun { child, _tied })
+        let target = Target::Begun { child, _tied };
+        // A signal that comes before it has stopped would be lost.
+        let until = Instant::now() + PATIENCE;
+        while !target.is_stopped() {
+            if Instant::now() > until {
+                return failed("the program could not be held");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(target)
+    }
+
+    fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     }
 
     pub fn pid(&self) -> u32 {
@@ -293,9 +307,12 @@ mod tests {
         target.go();
         target.wait(Duration::from_secs(20), &AtomicBool::new(false)).unwrap();
         assert!(made.exists());
-        let mut fails = begin("exit 3");
-        fails.go();
-        assert!(fails.wait(Duration::from_secs(20), &AtomicBool::new(false)).is_err());
+        // Told at once, it is not told too early.
+        for _ in 0..20 {
+            let mut fails = begin("exit 3");
+            fails.go();
+            assert!(fails.wait(Duration::from_secs(20), &AtomicBool::new(false)).is_err());
+        }
         let mut endless = begin("while :; do :; done");
         endless.go();
         endless.wait(Duration::from_millis(50), &AtomicBool::new(false)).unwrap();
