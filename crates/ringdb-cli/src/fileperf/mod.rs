@@ -250,7 +250,8 @@ fn report(args: &FilePerfArgs, rows: &[Row], notes: &[String]) -> Result<()> {
     if args.matrix {
         let named = [&args.json, &args.csv].into_iter().flatten().find(|p| p.as_os_str() != "-");
         let path = named.map_or(PathBuf::from("fileperf-matrix.svg"), |p| p.with_extension("svg"));
-        at(&path, std::fs::write(&path, plot::svg(rows)))?;
+        let svg = plot::svg(rows).map_err(Failure::Failed)?;
+        at(&path, std::fs::write(&path, svg))?;
         eprintln!("ringdb: plot in {}", path.display());
     }
     let short: u64 = rows.iter().map(|r| r.short_ios).sum();
