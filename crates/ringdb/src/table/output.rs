@@ -162,7 +162,7 @@ impl Output {
             if let Buf::Aligned(b) = done.full(len, "write").map_err(|e| e.at(self.file.path()))? {
                 self.spare.push(b);
             }
-            if self.buffered {
+            if self.buffered && !broken(Mutation::SkipTableSync) {
                 self.file.start_write_back(at, len, false, self.purpose)?;
             }
         }

@@ -1,10 +1,13 @@
 //! What a job is: machines to boot, a script that runs in each, and checks of what it brings back.
 
+use std::path::Path;
+
 use serde::Serialize;
 use serde_json::Value;
 
 use super::images::Kernel;
 use super::parcel::Files;
+use super::qemu::Qemu;
 use crate::error::{Failure, Result};
 
 /// Something to find out in the guest.
@@ -20,9 +23,14 @@ pub struct Job {
     /// What runs in each, as root: bash, in a directory with `ringdb` and `tests`. What it leaves in /tmp/results
     /// comes back.
     pub script: &'static str,
+    /// What is done here afterwards with the disks, which lie in the directory: the files that it leaves are results, too.
+    pub afterwards: Option<Afterwards>,
     /// What follows from what came back.
     pub judge: fn(&Machine, &Results) -> Result<Findings>,
 }
+
+/// What runs programs, the machine, the directory of its disks, the test program, and who hears of the progress.
+pub type Afterwards = fn(&Qemu, &Machine, &Path, &Path, &mut dyn FnMut(&str)) -> Result<Files>;
 
 /// A disk for the script, empty; it finds it by `disk SERIAL`.
 #[derive(Clone, Debug, Serialize)]
@@ -40,6 +48,15 @@ pub enum Bus {
     /// some of them; few at a time it serves.
     Nvme(u32),
     Virtio,
+    /// One of virtio that logs each write and flush, in the format of dm-log-writes, to [`Disk::log`].
+    Logged,
+}
+
+impl Disk {
+    /// The name of its log.
+    pub fn log(&self) -> String {
+        format!("{}.log", self.serial)
+    }
 }
 
 /// A machine to boot.

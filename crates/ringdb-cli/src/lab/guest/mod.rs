@@ -246,10 +246,15 @@ fn one(
     hear: &mut dyn FnMut(&str),
 ) -> Result<Findings> {
     let dir = TempDir::new("ringdb-guest-")?;
-    let results = qemu.run(images, machine, &carried.files(job, machine), dir.path(), hear)?;
+    let mut results = qemu.run(images, machine, &carried.files(job, machine), dir.path(), hear)?;
     let said = |name: &str| tail(&results.text(name), 10);
     match results.status() {
-        Some(0) => (job.judge)(machine, &results),
+        Some(0) => {
+            if let (Some(afterwards), Some(tests)) = (job.afterwards, &carried.tests) {
+                results.files.extend(afterwards(qemu, machine, dir.path(), tests, hear)?);
+            }
+            (job.judge)(machine, &results)
+        }
         Some(jobs::NOT_HERE) => failed(format!(
             "the guest (C library {}) cannot run this command: {}; `make static` builds one that needs no library: \
              --command target/static/ringdb",

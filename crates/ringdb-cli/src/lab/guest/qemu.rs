@@ -37,7 +37,7 @@ impl Drop for Guest {
     }
 }
 
-fn program(name: &str, package: &str) -> Result<PathBuf> {
+pub fn program(name: &str, package: &str) -> Result<PathBuf> {
     let dirs = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&dirs).map(|d| d.join(name)).find(|p| p.is_file());
     found.ok_or_else(|| Failure::Failed(format!("{name} is not installed (Debian package: {package})")))
@@ -63,19 +63,13 @@ impl Qemu {
         empty(&dir.join("results"), RESULTS_BYTES)?;
         for disk in &machine.disks {
             empty(&dir.join(disk.serial), disk.mib << 20)?;
+            if matches!(disk.bus, Bus::Logged) {
+                empty(&dir.join(disk.log()), 0)?;
+            }
         }
-        let mut command = Command::new(&self.setpriv);
-        command.args(["--pdeathsig", "KILL", "--"]).arg(&self.qemu).args(line(images, machine, dir)?);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child =
-            command.spawn().map_err(|e| Failure::Failed(format!("{}: {e}", self.setpriv.display())))?;
-        let mut guest = Guest(child);
-        let (sender, lines) = channel();
-        if let (Some(out), Some(err)) = (guest.0.stdout.take(), guest.0.stderr.take()) {
-            listen(out, sender.clone());
-            listen(err, sender);
-        }
-        let said = follow(&mut guest, &lines, machine.seconds, hear)?;
+        let mut command = Command::new(&self.qemu);
+        command.args(line(images, machine, dir)?);
+        let said = self.bounded(["the guest", "QEMU"], &command, machine.seconds, hear)?;
         match parcel::unpack(&dir.join("results"))? {
             Some(files) => Ok(Results { files }),
             None => failed(format!(
@@ -83,6 +77,28 @@ impl Qemu {
                 said.join("\n")
             )),
         }
+    }
+
+    /// Runs a command until it ends, so many seconds at most and never longer than this process; what it said last. `names`
+    /// says what it is, and which program.
+    pub fn bounded(
+        &self,
+        names: [&str; 2],
+        command: &Command,
+        seconds: u64,
+        hear: &mut dyn FnMut(&str),
+    ) -> Result<Vec<String>> {
+        let mut run = Command::new(&self.setpriv);
+        run.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
+        run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = run.spawn().map_err(|e| Failure::Failed(format!("{}: {e}", self.setpriv.display())))?;
+        let mut guest = Guest(child);
+        let (sender, lines) = channel();
+        if let (Some(out), Some(err)) = (guest.0.stdout.take(), guest.0.stderr.take()) {
+            listen(out, sender.clone());
+            listen(err, sender);
+        }
+        follow(names, &mut guest, &lines, seconds, hear)
     }
 }
 
@@ -123,10 +139,17 @@ fn line(images: &Images, machine: &Machine, dir: &Path) -> Result<Vec<OsString>>
     }
     for disk in &machine.disks {
         let serial = disk.serial;
-        add("-drive", drive(serial, &dir.join(serial), "cache=unsafe")?);
+        match disk.bus {
+            Bus::Logged => add("-blockdev", logged(serial, &dir.join(serial), &dir.join(disk.log()))?),
+            _ => add("-drive", drive(serial, &dir.join(serial), "cache=unsafe")?),
+        }
         let device = match disk.bus {
             Bus::Nvme(queues) => format!("nvme,drive={serial},serial={serial},max_ioqpairs={queues}"),
             Bus::Virtio => format!("virtio-blk-pci,drive={serial},serial={serial}"),
+            // The log has no contents for what is discarded or zeroed by a command.
+            Bus::Logged => {
+                format!("virtio-blk-pci,drive={serial},serial={serial},discard=off,write-zeroes=off")
+            }
         };
         add("-device", device.into());
     }
@@ -135,11 +158,28 @@ fn line(images: &Images, machine: &Machine, dir: &Path) -> Result<Vec<OsString>>
 }
 
 fn drive(id: &str, file: &Path, how: &str) -> Result<OsString> {
-    let Some(file) = file.to_str() else {
-        return failed(format!("{}: QEMU needs a path in UTF-8", file.display()));
+    Ok(format!("if=none,id={id},format=raw,{how},file={}", quoted(file)?).into())
+}
+
+/// A disk whose writes and flushes are logged. Nothing need reach this machine's own disk: what a power cut leaves is made
+/// of the log.
+fn logged(id: &str, file: &Path, log: &Path) -> Result<OsString> {
+    let (file, log) = (quoted(file)?, quoted(log)?);
+    let raw = |name: &str, file: &str| {
+        format!(
+            "{name}.driver=raw,{name}.file.driver=file,{name}.cache.no-flush=on,{name}.file.filename={file}"
+        )
     };
-    // A comma ends an option of QEMU's, two are one.
-    Ok(format!("if=none,id={id},format=raw,{how},file={}", file.replace(',', ",,")).into())
+    let (file, log) = (raw("file", &file), raw("log", &log));
+    Ok(format!("driver=blklogwrites,node-name={id},{file},{log}").into())
+}
+
+fn quoted(file: &Path) -> Result<String> {
+    match file.to_str() {
+        // A comma ends an option of QEMU's, two are one.
+        Some(file) => Ok(file.replace(',', ",,")),
+        None => failed(format!("{}: QEMU needs a path in UTF-8", file.display())),
+    }
 }
 
 /// Sends the lines of a stream, each cut at [`LINE_BYTES`], until it ends.
@@ -167,8 +207,9 @@ fn listen(mut from: impl Read + Send + 'static, to: Sender<String>) {
     });
 }
 
-/// Waits until the guest has ended, `seconds` at most; its last lines.
+/// Waits until a program has ended, `seconds` at most; its last lines.
 fn follow(
+    names: [&str; 2],
     guest: &mut Guest,
     lines: &Receiver<String>,
     seconds: u64,
@@ -194,12 +235,17 @@ fn follow(
             last.extend(lines.try_iter());
             return match status.success() {
                 true => Ok(last.into()),
-                false => failed(format!("QEMU ended with {status}:\n{}", last.make_contiguous().join("\n"))),
+                false => failed(format!(
+                    "{} ended with {status}:\n{}",
+                    names[1],
+                    last.make_contiguous().join("\n")
+                )),
             };
         }
         if Instant::now() > end {
             return failed(format!(
-                "the guest has not ended within {seconds} seconds and was stopped; the last that it said:\n{}",
+                "{} has not ended within {seconds} seconds and was stopped; the last that it said:\n{}",
+                names[0],
                 tail()
             ));
         }

@@ -14,6 +14,7 @@ pub const JOB: Job = Job {
     ),
     machines,
     script: include_str!("conformance.sh"),
+    afterwards: None,
     judge,
 };
 

@@ -14,6 +14,7 @@ pub const JOB: Job = Job {
     tests: None,
     machines,
     script: include_str!("coop.sh"),
+    afterwards: None,
     judge,
 };
 

@@ -10,6 +10,7 @@ pub const JOB: Job = Job {
     tests: None,
     machines,
     script: include_str!("doctor.sh"),
+    afterwards: None,
     judge,
 };
 

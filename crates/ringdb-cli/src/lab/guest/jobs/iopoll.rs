@@ -12,6 +12,7 @@ pub const JOB: Job = Job {
     tests: None,
     machines,
     script: include_str!("iopoll.sh"),
+    afterwards: None,
     judge,
 };
 

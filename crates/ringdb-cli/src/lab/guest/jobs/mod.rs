@@ -4,6 +4,7 @@ mod conformance;
 mod coop;
 mod doctor;
 mod iopoll;
+mod powercut;
 
 use super::job::Job;
 
@@ -14,5 +15,13 @@ pub const PRELUDE: &str = include_str!("prelude.sh");
 pub const NOT_HERE: i32 = 99;
 
 pub fn all() -> Vec<Job> {
-    vec![doctor::JOB, conformance::JOB, iopoll::JOB, coop::JOB]
+    vec![
+        doctor::JOB,
+        conformance::JOB,
+        iopoll::JOB,
+        coop::JOB,
+        powercut::JOB,
+        powercut::SMOKE,
+        powercut::MISTAKES,
+    ]
 }
