@@ -278,15 +278,30 @@ guest: ## Build the guest of `ringdb lab guest` from Debian's packages, in ~/.ca
 	tools/guest/build $(GUEST_ARGS)
 
 .PHONY: guest-smoke
-guest-smoke: build guest ## In that guest, for some minutes: doctor, and who polls, each on kernels 6.1 and 6.12
+guest-smoke: build guest ## In that guest, for some minutes: doctor, who polls, and (as root) power cuts at a hundred moments
 	target/release/ringdb lab guest run doctor
 	target/release/ringdb lab guest run iopoll
+	[ "$$(id -u)" != 0 ] || $(MAKE) guest-powercut JOB=powercut-smoke
+
+# The test program that cargo builds with these arguments.
+test-program = "$$($(CARGO) test --locked --no-run $(1) 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$$/\1/p')"
+
+JOB ?= powercut
+.PHONY: guest-powercut
+guest-powercut: build guest ## Power cuts of guests at 10,200 moments, on ext4, xfs and btrfs, recovered here (root, an hour; JOB)
+	$(CARGO) test --locked -p ringdb --test power_cuts
+	target/release/ringdb lab guest run $(JOB) --tests $(call test-program,-p ringdb --test power_cuts)
+
+.PHONY: guest-powercut-mistakes
+guest-powercut-mistakes: build guest ## Broken safety rules, each of which power cuts have to find (root)
+	$(CARGO) test --locked -p ringdb --features mutations --test power_cuts
+	target/release/ringdb lab guest run powercut-mistakes \
+	  --tests $(call test-program,-p ringdb --features mutations --test power_cuts)
 
 .PHONY: guest-matrix
 guest-matrix: build guest ## The conformance suite, and a store on each engine, in guests of both kernels (20 minutes)
 	$(CARGO) test --locked -p engineswap --test conformance --no-run
-	target/release/ringdb lab guest run conformance --tests \
-	  "$$(ls -t target/debug/deps/conformance-* | grep -v '\.d$$' | head -1)"
+	target/release/ringdb lab guest run conformance --tests $(call test-program,-p engineswap --test conformance)
 
 .PHONY: metamorphic
 metamorphic: ## Random lists of operations under many settings for MINUTES (10), against a model

@@ -198,6 +198,48 @@ fn a_guest_that_fails_says_how() {
     fails("echo 0 >$out/status; echo '{\"name\": 3}' >$out/rows.json; bring", &["rows.json"]);
 }
 
+/// A test program that takes the log for what the script says, where this machine lets it have its own mounts.
+fn power_cuts(script: &str) -> Option<Ran> {
+    let may = Command::new("unshare").args(["--mount", "--propagation", "private", "true"]).output();
+    if !may.is_ok_and(|o| o.status.success()) {
+        println!("SKIPPED: no mount namespace");
+        return None;
+    }
+    let fake = Fake::new("echo 0 >$out/status; bring");
+    let tests = fake.dir.path().join("power_cuts");
+    std::fs::write(&tests, format!("#!/bin/bash\n{script}\n")).unwrap();
+    assert!(Command::new("chmod").arg("755").arg(&tests).status().unwrap().success());
+    let ran = fake.run(&["powercut-smoke", "--json", "--tests", tests.to_str().unwrap()]);
+    let arguments = fake.read("arguments");
+    for part in
+        ["driver=blklogwrites,node-name=test,", "cache.no-flush=on", "write-zeroes=off,request-merging=off"]
+    {
+        assert!(arguments.contains(part), "{part} is not in {arguments}");
+    }
+    Some(ran)
+}
+
+#[test]
+fn the_log_of_a_disk_is_gone_through_afterwards() {
+    let counts = "\"points\": 100, \"cases\": 208, \"told\": [\"batch 7\"], \"flushes\": 9, \"compactions\": 9, \
+                  \"recycled\": 9, \"manifests\": 9, \"acknowledgements\": 9, \"stores\": 208";
+    let script = |losses: u32| {
+        format!(
+            "[ \"$1 $4 $5 $6 $7 $8\" = 'replay ext4 335544320 process 100 1' ] || exit 2
+             [ -f \"$3\" ] && echo '{{\"losses\": {losses}, {counts}}}' >\"$2\""
+        )
+    };
+    let Some(good) = power_cuts(&script(0)) else { return };
+    let record: Value = good.ok().json();
+    assert_eq!(record["machines"][0]["found"]["data"]["stores"], 208);
+    let bad = power_cuts(&script(1)).unwrap().code(1).json();
+    let found = bad["machines"][0]["found"]["checks"][0]["found"].as_str().unwrap().to_string();
+    assert!(found.contains("1 losses at 100 moments, 208 disks: first: batch 7"), "{found}");
+    let failed = power_cuts("echo 'no loop device' >&2; exit 1").unwrap().code(1).json();
+    let why = failed["machines"][0]["failed"].as_str().unwrap().to_string();
+    assert!(why.contains("as root") && why.contains("no loop device"), "{why}");
+}
+
 fn alive(pid: &str) -> bool {
     // A zombie, which waits for whoever reaps it, has ended.
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The log of a disk as QEMU's `blklogwrites` writes it (the format of the kernel's dm-log-writes), and what a power cut
-//! leaves of the disk: everything before the last flush, and any part of what was written after it.
+//! The log of a disk as QEMU's `blklogwrites` writes it (the format of the kernel's dm-log-writes), and what a power
+//! cut leaves of the disk: everything before the last flush, and any part of what was written after it.
 
 use crate::line::{Record, SECTOR};
 use crate::support::Rng;
@@ -44,6 +44,8 @@ pub fn parse(log: &[u8], end: u64) -> Result<Vec<Entry<'_>>, String> {
         entries.push(match (flags & FLUSH != 0, start >= end) {
             (true, _) if bytes.is_empty() => Entry::Flush,
             (true, _) => return Err("a write with a flush".into()),
+            // What QEMU could not log leaves a hole, and what follows it cannot be found.
+            (false, _) if bytes.is_empty() => return Err("the log has a hole".into()),
             (false, false) => Entry::Write(start, bytes),
             (false, true) => Entry::Records(bytes.chunks(sector).filter_map(Record::of).collect()),
         });
@@ -127,6 +129,10 @@ pub fn tests() {
     let mut bad = log.clone();
     bad[SECTOR + 16] = DISCARD as u8;
     assert!(parse(&bad, end).unwrap_err().contains("discards"));
+
+    let mut hole = log.clone();
+    hole[SECTOR..2 * SECTOR].fill(0);
+    assert!(parse(&hole, end).unwrap_err().contains("hole"));
 
     let pending: Vec<(u64, &[u8])> = (0..4).map(|i| (i * 4096, &data[..])).collect();
     let mut rng = Rng(1);

@@ -1,6 +1,6 @@
-//! Records for whoever reads the log of the disk: written past the end of the file system to the very disk, past the page
-//! cache, so the log has them in its order. A record that is written after something was acknowledged comes after every
-//! write and flush that the acknowledgement waited for.
+//! Records for whoever reads the log of the disk: written past the end of the file system to the very disk, past the
+//! page cache, so the log has them in its order. A record that is written after something was acknowledged comes
+//! after every write and flush that the acknowledgement waited for.
 
 use std::fs::{File, OpenOptions};
 use std::io;

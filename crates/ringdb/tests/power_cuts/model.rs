@@ -10,6 +10,7 @@ use crate::support::Rng;
 
 pub const WRITERS: usize = 3;
 const KEYS: u64 = 150;
+const BURST_BYTES: u64 = 50_000;
 /// Entries of a batch besides its head.
 const ENTRIES: u64 = 3;
 
@@ -48,8 +49,14 @@ fn entries(w: usize, n: u64) -> impl Iterator<Item = (Vec<u8>, Option<u64>)> {
     (0..ENTRIES).map(move |_| {
         let key = format!("{w}/key{:04}", rng.below(KEYS)).into_bytes();
         let bytes = if rng.chance(100) { 9000 } else { 20 + rng.below(1000) };
+        let bytes = if burst(w, n) && rng.chance(3) { BURST_BYTES } else { bytes };
         (key, (!rng.chance(5)).then_some(bytes))
     })
+}
+
+/// Some batches in a row fill segments faster than they are prepared, so that some are made, and named, on demand.
+fn burst(w: usize, n: u64) -> bool {
+    w == 0 && n % 50 >= 40
 }
 
 /// A value says its batch, then bytes that follow from it.

@@ -1,5 +1,5 @@
-//! The disk at many moments of its log, each with some parts of what was not flushed: the file system recovers, the store
-//! is opened, checked against what was acknowledged by then, and verified.
+//! The disk at many moments of its log, each with some parts of what was not flushed: the file system recovers, the
+//! store is opened, checked against what was acknowledged by then, and verified.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -1,9 +1,9 @@
-//! The writer in the guest: three threads, each with batches of its own, until each has written so many more. Every other
-//! life ends without closing the store.
+//! The writer in the guest: three threads, each with batches of its own, until each has written so many more. Every
+//! other life ends without closing the store.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use ringdb::{Db, Durability, Event, EventListener, WriteOptions};
 
@@ -15,6 +15,8 @@ struct Told {
     line: Arc<Line>,
     flushes: AtomicU64,
     compactions: AtomicU64,
+    /// Something has failed that no write need have met.
+    trouble: Arc<AtomicBool>,
 }
 
 impl EventListener for Told {
@@ -26,7 +28,7 @@ impl EventListener for Told {
             }
             Event::Stopped { .. } | Event::TroubleBegan { .. } | Event::TableDamaged { .. } => {
                 eprintln!("{event:?}");
-                std::process::abort();
+                return self.trouble.store(true, SeqCst);
             }
             _ => return,
         };
@@ -47,13 +49,22 @@ pub fn main(args: &[&str]) -> Result<(), String> {
     if !dir.exists() {
         line.say(Record::Begin).map_err(|e| e.to_string())?;
     }
-    let told = Told { line: line.clone(), flushes: AtomicU64::new(0), compactions: AtomicU64::new(0) };
+    let trouble = Arc::new(AtomicBool::new(false));
+    let told = Told {
+        line: line.clone(),
+        flushes: AtomicU64::new(0),
+        compactions: AtomicU64::new(0),
+        trouble: trouble.clone(),
+    };
     let db = Db::open(dir, options(io, durability).with_listener(told)).map_err(|e| format!("open: {e}"))?;
     let mut begin = Last::default();
     for (w, n) in begin.iter_mut().enumerate() {
         *n = last(&db, w)?.0;
     }
     life(&db, &line, durability, &begin, number(batches)?)?;
+    if trouble.load(SeqCst) {
+        return Err("background work has failed".into());
+    }
     // Half of the lives end as by a kill.
     if (begin[0] / number(batches)?).is_multiple_of(2) {
         std::process::exit(0);

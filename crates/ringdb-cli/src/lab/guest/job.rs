@@ -23,7 +23,7 @@ pub struct Job {
     /// What runs in each, as root: bash, in a directory with `ringdb` and `tests`. What it leaves in /tmp/results
     /// comes back.
     pub script: &'static str,
-    /// What is done here afterwards with the disks, which lie in the directory: the files that it leaves are results, too.
+    /// What is done here afterwards with the disks, which lie in the directory. The files that it leaves are results.
     pub afterwards: Option<Afterwards>,
     /// What follows from what came back.
     pub judge: fn(&Machine, &Results) -> Result<Findings>,

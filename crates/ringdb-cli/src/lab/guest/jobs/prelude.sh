@@ -16,4 +16,4 @@ count() {
 counted() { awk -v name="$1" '$1 == name { print $2 }' /sys/kernel/tracing/kprobe_profile; }
 
 # A text as a string of JSON.
-quoted() { tr -d '\r' | tr '\n\t' '  ' | tr -cd ' -~' | sed 's/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/ *$/"/'; }
+quoted() { { cat; echo; } | tr -d '\r' | tr '\n\t' '  ' | tr -cd ' -~' | sed 's/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/ *$/"/'; }
