@@ -293,7 +293,7 @@ guest-powercut: build guest ## Power cuts of guests at 10,200 moments, on ext4, 
 	target/release/ringdb lab guest run $(JOB) --tests $(call test-program,-p ringdb --test power_cuts)
 
 .PHONY: guest-powercut-mistakes
-guest-powercut-mistakes: build guest ## Broken safety rules, each of which power cuts have to find (root)
+guest-powercut-mistakes: build guest ## Three broken safety rules, each of which power cuts have to find (root)
 	$(CARGO) test --locked -p ringdb --features mutations --test power_cuts
 	target/release/ringdb lab guest run powercut-mistakes \
 	  --tests $(call test-program,-p ringdb --features mutations --test power_cuts)

@@ -26,6 +26,8 @@ macro_rules! mutations {
 mutations! {
     /// New tables are named in the manifest without a sync of their directory.
     SkipDirectorySync "skip-directory-sync",
+    /// No name in the store's directory is ever synced.
+    SkipEveryDirectorySync "skip-every-directory-sync",
     /// New tables are named in the manifest without a sync of their bytes.
     SkipTableSync "skip-table-sync",
     /// A durable write returns before its log is synced.

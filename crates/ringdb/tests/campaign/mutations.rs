@@ -18,7 +18,9 @@ pub fn named(name: &str) -> Option<Mutation> {
 /// What is tried against a mutation: what should catch it first, then the rest.
 fn jobs(mutation: Mutation) -> Vec<Job> {
     let first: &[&str] = match mutation {
-        Mutation::SkipDirectorySync | Mutation::SkipTableSync => &["crash:flush:process:1"],
+        Mutation::SkipDirectorySync | Mutation::SkipEveryDirectorySync | Mutation::SkipTableSync => {
+            &["crash:flush:process:1"]
+        }
         Mutation::AcknowledgeBeforeSync => &["crash:flush:process:1", "crash:flush:sync:1"],
         Mutation::IgnoreFailedSync | Mutation::IgnoreShortWrite | Mutation::PublishBeforeLog => {
             &["faults:recycle:process:1", "faults:recycle:sync:1", "faults:mixed:process:1"]

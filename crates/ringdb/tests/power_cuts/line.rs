@@ -76,6 +76,13 @@ impl Line {
         Ok(Line { device, offset, next: AtomicU64::new(0) })
     }
 
+    /// The newest of what was said there.
+    pub fn read(device: &Path, offset: u64) -> io::Result<Vec<Record>> {
+        let mut all = vec![0; SLOTS as usize * SECTOR];
+        File::open(device)?.read_exact_at(&mut all, offset)?;
+        Ok(all.chunks(SECTOR).filter_map(Record::of).collect())
+    }
+
     pub fn say(&self, record: Record) -> io::Result<()> {
         let mut room = [0; 2 * SECTOR];
         let from = room.as_ptr().align_offset(SECTOR);

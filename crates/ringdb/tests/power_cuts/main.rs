@@ -4,7 +4,7 @@
 //!
 //! - [`model`]: what is written, and what a store may contain then.
 //! - [`line`]: how acknowledgements get into the log of the disk, in its order.
-//! - [`write`]: the writer in the guest.
+//! - [`write`]: the writer in the guest; and what looks at its store there, after a device has failed (job `faults`).
 //! - [`disk_log`]: the log, and what a power cut leaves of it.
 //! - [`replay`]: one disk after another, mounted, opened and checked.
 
@@ -24,6 +24,7 @@ mod write;
 use std::process::ExitCode;
 
 const USAGE: &str = "power_cuts write DIR DEVICE OFFSET IO DURABILITY BATCHES [MISTAKE]
+power_cuts check DIR DEVICE OFFSET IO DURABILITY
 power_cuts replay OUT LOG FILE_SYSTEM OFFSET DURABILITY POINTS SEED [until-loss]";
 
 fn main() -> ExitCode {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["write", ref rest @ ..] => write::main(rest),
+        ["check", ref rest @ ..] => write::after(rest),
         ["replay", ref rest @ ..] => replay::main(rest),
         // A list of tests is asked for.
         _ if words.contains(&"--list") => Ok(()),

@@ -174,7 +174,7 @@ impl Replay {
 
     fn recovers(&mut self, image: &Path, floor: &Last) -> Result<(), String> {
         let mount = Mount::new(&self.kind, image, &self.host.point("cut"), "")
-            .map_err(|e| format!("the file system: {e}"))?;
+            .map_err(|e| format!("the file system: {e} {}", kernel_said()))?;
         let dir = mount.dir.join("store");
         if !dir.is_dir() {
             return if *floor == Last::default() { Ok(()) } else { Err("the store is missing".into()) };
@@ -210,6 +210,14 @@ impl Replay {
         }
         Ok(())
     }
+}
+
+/// The kernel's last lines, which say why a file system cannot be mounted.
+fn kernel_said() -> String {
+    let said = Command::new("dmesg").output().map(|o| o.stdout).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(6)..].join("; ")
 }
 
 fn put(disk: &File, pieces: &[(u64, &[u8])]) -> Result<(), String> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use ringdb::{Db, Durability, Event, EventListener, WriteOptions};
 
 use crate::line::{Line, Record};
-use crate::model::{self, Last, WRITERS, batch, last, options};
+use crate::model::{self, Last, WRITERS, batch, check, last, options};
 
 /// Tells the disk's log of background work.
 struct Told {
@@ -70,6 +70,30 @@ pub fn main(args: &[&str]) -> Result<(), String> {
         std::process::exit(0);
     }
     db.close().map_err(|e| format!("close: {e}"))
+}
+
+/// Opens the store after a fault: what was acknowledged, which the device says, is there.
+pub fn after(args: &[&str]) -> Result<(), String> {
+    let [dir, device, offset, io, how] = args else {
+        return Err(format!("check: {} arguments", args.len()));
+    };
+    let offset = offset.parse::<u64>().map_err(|e| format!("{offset}: {e}"))?;
+    let mut floor = Last::default();
+    let records = Line::read(Path::new(device), offset).map_err(|e| format!("{device}: {e}"))?;
+    for record in &records {
+        if let Record::Ack(w, n) = *record {
+            floor[w as usize] = floor[w as usize].max(n);
+        }
+    }
+    let db = Db::open(dir, options(io, model::durability(how)?)).map_err(|e| format!("open: {e}"))?;
+    let found = check(&db, &floor)?;
+    let report = db.verify().map_err(|e| format!("verify: {e}"))?;
+    if !report.is_ok() {
+        return Err(format!("verify: {:?}", report.problems));
+    }
+    db.close().map_err(|e| format!("close: {e}"))?;
+    println!("{{\"acknowledged\": {floor:?}, \"found\": {found:?}}}");
+    Ok(())
 }
 
 /// Breaks a rule, if one is named.

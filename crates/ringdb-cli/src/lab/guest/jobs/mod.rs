@@ -3,6 +3,7 @@
 mod conformance;
 mod coop;
 mod doctor;
+mod faults;
 mod iopoll;
 mod powercut;
 
@@ -20,6 +21,7 @@ pub fn all() -> Vec<Job> {
         conformance::JOB,
         iopoll::JOB,
         coop::JOB,
+        faults::JOB,
         powercut::JOB,
         powercut::SMOKE,
         powercut::MISTAKES,

@@ -12,7 +12,7 @@ use super::super::parcel::Files;
 use super::super::qemu::{Qemu, program};
 use crate::error::{Result, at};
 
-const TESTS: &str =
+pub const TESTS: &str =
     "ringdb's test program power_cuts (`cargo test -p ringdb --test power_cuts --no-run` names it)";
 
 pub const JOB: Job = Job {
@@ -34,7 +34,7 @@ pub const SMOKE: Job = Job {
 
 pub const MISTAKES: Job = Job {
     name: "powercut-mistakes",
-    asks: "are broken safety rules found by power cuts? (the test program with the feature `mutations`)",
+    asks: "are three broken safety rules found by power cuts? (the test program with the feature `mutations`)",
     machines: mistakes,
     ..JOB
 };
@@ -53,13 +53,13 @@ fn campaign() -> Vec<Machine> {
 }
 
 fn mistakes() -> Vec<Machine> {
-    ["acknowledge-before-sync", "skip-table-sync"]
+    ["acknowledge-before-sync", "skip-table-sync", "skip-every-directory-sync"]
         .map(|name| machine(V6_12, "ext4", "auto", "process", 2000, Some(name)))
         .into()
 }
 
 /// Where the file system ends, and records begin.
-const FS_MIB: u64 = 320;
+pub const FS_MIB: u64 = 320;
 const SEED: u64 = 1;
 /// What a disk after a power cut may take at most; there are three for each moment.
 const SECONDS_EACH: u64 = 3;
