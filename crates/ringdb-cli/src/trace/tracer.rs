@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -17,6 +17,8 @@ use crate::error::{Failure, Result, at, failed, usage};
 const LOOK: Duration = Duration::from_millis(20);
 /// bpftrace takes seconds where many probes are put in; more than this is none.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// So long it says nothing when a signal was lost on it.
+const QUIET: Duration = Duration::from_secs(3);
 /// Requests in flight that its maps have room for; what exceeds it is not told, and counted as lost.
 const KEYS: &str = "16384";
 
@@ -213,6 +215,7 @@ pub fn trace(
         return failed("bpftrace has no output");
     };
     let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let lines = AtomicU64::new(0);
     let pid = Pid::from_raw(tracer.id().cast_signed());
     let (ended, said) = std::thread::scope(|s| {
         let errors = s.spawn(move || {
@@ -220,9 +223,10 @@ pub fn trace(
             let _ = err.read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         });
-        let watch = s.spawn(|| watch(target, limit, pid, &begun, &over));
+        let watch = s.spawn(|| watch(target, limit, pid, [&begun, &over], &lines));
         for line in BufReader::new(out).split(b'\n').map_while(std::result::Result::ok) {
             let line = String::from_utf8_lossy(&line);
+            lines.fetch_add(1, Relaxed);
             if line.trim() == "begun" {
                 begun.store(true, Relaxed);
             } else {
@@ -246,8 +250,8 @@ fn watch(
     target: &mut Target,
     limit: Duration,
     tracer: Option<Pid>,
-    begun: &AtomicBool,
-    over: &AtomicBool,
+    [begun, over]: [&AtomicBool; 2],
+    lines: &AtomicU64,
 ) -> Result<()> {
     let until = Instant::now() + PATIENCE;
     while !begun.load(Relaxed) && !over.load(Relaxed) && Instant::now() < until {
@@ -259,15 +263,21 @@ fn watch(
     } else {
         Ok(())
     };
-    // It says all that it has first; a second signal would cut that off.
-    let (patient, mut signal) = (Instant::now() + PATIENCE, Some(Signal::INT));
+    // It says all that it has first; a signal then would cut that off. But one may be lost on it: it looks whether there
+    // was one, and then waits for events, which come no more.
+    let patient = Instant::now() + PATIENCE;
+    let (mut told, mut heard) = (None::<Instant>, 0);
     while !over.load(Relaxed) {
-        if Instant::now() > patient {
-            signal = Some(Signal::KILL);
-        }
-        if let (Some(pid), Some(signal)) = (tracer, signal.take()) {
+        let now = lines.load(Relaxed);
+        let silent = now == heard && told.is_some_and(|at| at.elapsed() > QUIET);
+        if let Some(pid) = tracer.filter(|_| told.is_none() || silent) {
+            let signal = if Instant::now() > patient { Signal::KILL } else { Signal::INT };
             let _ = kill_process(pid, signal);
+            told = Some(Instant::now());
+        } else if now != heard {
+            told = Some(Instant::now());
         }
+        heard = now;
         std::thread::sleep(LOOK);
     }
     ended
