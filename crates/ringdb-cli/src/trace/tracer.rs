@@ -263,8 +263,8 @@ fn watch(
     } else {
         Ok(())
     };
-    // It says all that it has first; a signal then would cut that off. But one may be lost on it: it looks whether there
-    // was one, and then waits for events, which come no more.
+    // It says all that it has first; a signal then would cut that off. But one may be lost on it: it looks whether
+    // there was one, and then waits for events, which come no more.
     let patient = Instant::now() + PATIENCE;
     let (mut told, mut heard) = (None::<Instant>, 0);
     while !over.load(Relaxed) {
