@@ -16,7 +16,7 @@ fn read(path: &Path) -> String {
 /// Name and text of each chapter.
 fn chapters() -> Vec<(String, String)> {
     let names = std::fs::read_dir(book()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
-    let names: BTreeSet<String> = names.filter(|n| n != "SUMMARY.md").collect();
+    let names: BTreeSet<String> = names.filter(|n| n.ends_with(".md") && n != "SUMMARY.md").collect();
     names.into_iter().map(|n| (n.clone(), read(&book().join(n)))).collect()
 }
 

@@ -4,7 +4,7 @@
 use crate::line::{Record, SECTOR};
 use crate::support::Rng;
 
-const MAGIC: u64 = 0x6a73_6677_7368_72;
+const MAGIC: u64 = 0x006a_7366_7773_6872;
 const FLUSH: u64 = 1;
 const DISCARD: u64 = 4;
 
