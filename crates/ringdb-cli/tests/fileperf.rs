@@ -195,7 +195,8 @@ fn the_matrix_has_every_cell_and_a_picture() {
     assert_eq!((rows.len(), cells.len()), (8, 8));
     let svg = std::fs::read_to_string(dir.path().join("m.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
-    assert_eq!(svg.matches("<title>").count(), 8);
+    // A bar for each row, and the legend's square.
+    assert_eq!(svg.matches(r##"fill="#7F9DB9""##).count(), 8 + 1);
     let registered = on(
         dir.path(),
         &format!(
